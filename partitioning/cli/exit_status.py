@@ -22,6 +22,7 @@ def run_command(group: click.Group, name: str, arguments: Sequence[str] | None =
     exception is a bug and keeps its traceback; Python then exits with 1.
 
     Args:
+        group: commands of the program.
         name: name of the program, which begins the error line.
         arguments: arguments; by default those of the process.
     """

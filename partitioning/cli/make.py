@@ -156,7 +156,11 @@ def make(sources: tuple[Path, ...], out: Path, test: tuple[str, ...], memory: st
 
 
 def parse_bytes(name: str, text: str) -> int:
-    """Return the bytes of an amount such as "256MB" or "1.5 GiB"."""
+    """Return the bytes of an amount such as "256MB" or "1.5 GiB".
+
+    Args:
+        text: amount and unit.
+    """
     amount = _AMOUNT.fullmatch(text.strip())
     factor = {unit.lower(): factor for unit, factor in _UNITS.items()}.get(amount[2].lower()) if amount else None
     size = int(float(amount[1]) * factor) if amount and factor else 0

@@ -52,12 +52,7 @@ def inspect(folders: Sequence[str], as_json: bool, out: Path | None) -> None:
         rows.append(row)
         facts.append(groups)
     if as_json:
-        # Parameters also stand at the top, unless another value has the same name.
-        whole = ("parameters", "report", "columns")
-        records = [
-            {**each["parameters"], **each["made"], **each["numbers"], **{name: each[name] for name in whole}}
-            for each in facts
-        ]
+        records = [_to_record(each) for each in facts]
         text = json.dumps(records if len(records) > 1 else records[0], indent=2)
         click.echo(text.replace("\x7f", "\\u007f"))  # the only control character that JSON leaves
     else:
@@ -159,6 +154,12 @@ def _gather(name: str, population: "Population") -> tuple["Row", dict[str, dict[
         "report": manifest.report,
         "columns": {column.name: column.type for column in manifest.columns},
     }
+
+
+def _to_record(facts: Mapping[str, Any]) -> dict[str, Any]:
+    # Parameters also stand at the top, unless another value has the same name.
+    groups = {name: facts[name] for name in ("parameters", "report", "columns")}
+    return {**facts["parameters"], **facts["made"], **facts["numbers"], **groups}
 
 
 def _print(rows: "Sequence[Row]", facts: Sequence[Mapping[str, Any]]) -> None:

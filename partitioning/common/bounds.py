@@ -34,6 +34,9 @@ def check_bound(where: str, what: str, number: int, bound: str, remedy: str) -> 
 
     Args:
         what: noun of the number, such as "rows".
+        number: number to check.
+        bound: name of the bound.
+        remedy: advice to the user.
     """
     largest = globals()[bound]
     if number > largest:

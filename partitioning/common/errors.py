@@ -44,6 +44,8 @@ def nearest(word: str, allowed: Iterable[str], least: float = 0.5) -> list[tuple
     Capital letters, and hyphens instead of underscores, make no difference.
 
     Args:
+        word: wrong word.
+        allowed: known words.
         least: least likeness, in (0, 1].
     """
     # The time grows with the square of the length.

@@ -11,6 +11,7 @@ def lock(file: IO[Any], *, wait: bool = True) -> None:
     """Lock an open file for this process. Windows has no such locks: there, nothing happens.
 
     Args:
+        file: file to lock.
         wait: whether to wait until no other process holds the lock.
 
     Raises:

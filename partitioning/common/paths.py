@@ -28,7 +28,12 @@ _KINDS = {
 
 
 def check_path(key: str, text: str | os.PathLike[str]) -> Path:
-    """Return the path that a user's text names; it need not exist."""
+    """Return the path that a user's text names; it need not exist.
+
+    Args:
+        key: name of the key or option, for the message.
+        text: path.
+    """
     path = os.fspath(text)
     if fault := _fault(path):
         shown = ascii(path[:_SHOWN])[: _SHOWN + 2] + ("..." if len(path) > _SHOWN else "")
@@ -48,6 +53,7 @@ def absolute(key: str, *parts: str) -> Path:
     """Return an absolute path without links; raise InputError as `check_path` does.
 
     Args:
+        key: name of the key, for the message.
         parts: parts of the path; a part that is absolute discards those before it. Empty parts count as the current
             folder.
     """

@@ -49,6 +49,10 @@ def printable(text: object, most: int = LINE) -> str:
 
     Each of these becomes an escape such as `\x1b`. A longer text loses its middle, because a message begins with the
     value and ends with the remedy.
+
+    Args:
+        text: any text.
+        most: most characters of the result.
     """
     line = _cut(masked(str(text)), most)
     if line.isprintable():

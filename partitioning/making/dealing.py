@@ -44,6 +44,7 @@ class Assignment:
         source_codes: index in `labels` of each source row [N].
         classes: label of each class [C], test sets included.
         codes: stored class of each of `rows` [n].
+        features: columns that are counted on every client.
         counted: category of each of `rows`, for each feature [n].
     """
 
@@ -79,6 +80,7 @@ class DealOptions:
         scheme: name in `SCHEMES`.
         clients: number of clients K; None if the scheme finds the clients in the data.
         seed: key of every draw.
+        label: label column.
         features: columns to count on every client.
         buckets: number of quantile buckets of a numeric feature.
         parameters: further parameters of the scheme; column parameters by column name.
@@ -155,6 +157,8 @@ def deal(source: Source, options: DealOptions, test_labels: Sequence[pa.ChunkedA
     """Read the columns that the scheme needs and assign each row to a client.
 
     Args:
+        source: samples [N].
+        options: scheme and its parameters.
         test_labels: labels of the test sets, which are classes as well.
     """
     resolved = options.resolve(source)

@@ -14,7 +14,9 @@ def assign_sites(parts: Parts, values: npt.ArrayLike, column: str) -> Parts:
     """Return the clients with their sites; clients that the data name are sorted by site.
 
     Args:
+        parts: each client's rows.
         values: site of each source row [N].
+        column: name of the site column, for messages.
     """
     names, codes = np.unique(np.asarray(values), return_inverse=True)
     sites = _site_of_each(parts, codes, names, column)

@@ -66,6 +66,7 @@ def describe_features(
 
     Args:
         columns: columns by name, each [N] without missing values.
+        names: names of the columns to describe.
         buckets: number of buckets b, 2 or more.
 
     Returns:

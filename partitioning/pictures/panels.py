@@ -158,7 +158,9 @@ def write_counts(axes: "Axes", class_counts: Integers, norm: "Normalize", *, off
     """Write each cell's number, in white on dark cells.
 
     Args:
+        axes: axes of the heatmap.
         class_counts: samples per client and class [K, C].
+        norm: colour scale of the cells.
         offset: distance of a column's centre from the client's id.
     """
     dark = np.asarray(norm(class_counts)) > _DARK

@@ -26,6 +26,7 @@ def solve(problem: Problem, solver: str) -> Floats:
     """Return the optimal table [K, U], with sums right up to the solver's tolerance.
 
     Args:
+        problem: problem (1) or (2).
         solver: lower-case cvxpy name of a solver for quadratic objectives.
 
     Raises:

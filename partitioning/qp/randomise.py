@@ -65,7 +65,10 @@ def randomise(problem: Problem, optimum: Floats, walk: Walk, random: np.random.G
     burn-in takes all its moves.
 
     Args:
+        problem: problem (1) or (2).
         optimum: solution of the problem [K, U].
+        walk: lengths and steps.
+        random: generator of the moves.
     """
     state = _WalkState(problem, optimum)
     start = state.loss

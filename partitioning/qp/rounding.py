@@ -22,6 +22,8 @@ def round_table(table: Floats, rows: Integers, columns: Integers) -> Integers:
     Args:
         table: non-negative table A [K, C] with sums right up to a solver's error, for at most 1e12 samples: beyond
             that, the error is whole samples.
+        rows: exact row sums [K].
+        columns: exact column sums [C].
 
     Raises:
         RuntimeError: the sums of `table` are too wrong for any rounding.

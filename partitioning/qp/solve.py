@@ -38,6 +38,7 @@ def solve(problem: Problem, solver: str = "auto") -> Solution:
     problem (2) by a projection after each gradient step (`_accelerated`).
 
     Args:
+        problem: problem (1) or (2).
         solver: a solver of cvxpy ("clarabel", "osqp", "scs", ...), "structured", or "auto": Clarabel up to
             `GENERIC_ENTRIES` entries, or `FEATURE_ENTRIES` with features, and "structured" above.
 

@@ -39,6 +39,8 @@ class Parts(list[Integers]):
     """List of one ascending int64 array of row numbers per client; `torch.utils.data.Subset` accepts each array.
 
     Args:
+        parts: row numbers of each client.
+        report: report of the scheme for the manifest.
         names: name of each client, if the data name clients.
         domains: domain of each client, if each belongs to one.
         sites: site of each client, which its samples must not leave.

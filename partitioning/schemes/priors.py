@@ -21,8 +21,10 @@ def draw_shares(
     """Draw a distribution over `parts` categories for each client, c_t ~ Dir(prior_t): [K, parts], rows sum to 1.
 
     Args:
+        random: generator of the draws.
         prior: finite numbers above 0, see `Prior`; small for one category per client, large for equal shares.
         clients: number of clients K.
+        parts: number of categories.
     """
     if isinstance(prior, str):
         raise InputError(f"{name} is {prior!r}: give a number above 0, or numbers in brackets, [0.1, 1.0, ...]")

@@ -56,6 +56,7 @@ class Parameter:
 
     Args:
         name: name in Python and in files; the command line uses hyphens.
+        type: type in Python.
         default: default value; `inspect.Parameter.empty` if the parameter is required.
         text: description in one line.
     """

@@ -34,6 +34,8 @@ def check_unchanged(source: Source, label: str, labels: Sequence[Label], codes: 
 
     Args:
         source: source in its second pass.
+        label: label column.
+        labels: distinct labels.
         codes: index in `labels` of each row's label in the first pass [N].
     """
 

@@ -172,6 +172,8 @@ class _Filled:
     """Column of values of one shape and type, filled one by one.
 
     Args:
+        title: name for messages.
+        rows: number of values.
         first: value with the shape and type of all.
     """
 

@@ -69,6 +69,7 @@ def groups_at_once(metadata: "FileMetaData", encoded: Sequence[str]) -> list[lis
     Each row group has a dictionary of its own, and Arrow cannot read several for a value within a struct.
 
     Args:
+        metadata: footer of the file.
         encoded: see `encoded_columns`.
     """
     groups = list(range(metadata.num_row_groups))

@@ -46,6 +46,7 @@ class TableSource:
 
     @property
     def schema(self) -> pa.Schema:
+        """Columns of the table."""
         return self.table.schema
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
@@ -58,6 +59,8 @@ class StreamedSource:
     """Samples that a function reads batch by batch, for example from a file.
 
     Args:
+        name: name of the source in the manifest.
+        schema: columns of every batch.
         read: function from column names to an iterator over all rows with these columns.
     """
 

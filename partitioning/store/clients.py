@@ -50,6 +50,7 @@ class ClientTable:
 
     Args:
         split: index in `SPLITS`.
+        fold: fold of each client; -1 without folds.
         names: names, null for a client without one; None if no client has a name.
         domains: domains, dictionary-encoded, null for a client without one; None if no client has a domain.
         n: samples, the client's own test part included.

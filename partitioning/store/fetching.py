@@ -74,7 +74,9 @@ def copy_to_cache(
     Only one process per machine copies; others wait for it.
 
     Args:
+        content: bytes of manifest.json.
         chunks: function from a file's name to its content in chunks.
+        origin: origin of the files, for messages.
         cache: cache folder; by default RAYSIM_CACHE.
         told: callback during the copy.
     """

@@ -89,6 +89,8 @@ def write_files(
     """Write record batches to shard-00000.arrow, shard-00001.arrow, and so on; yield each file.
 
     Args:
+        folder: folder of the files.
+        schema: schema of all batches.
         batches: one or more record batches.
         limit: size of a file, in bytes, after which the next batch starts a new one.
         runs: numbers of consecutive batches; each run starts a new file. None stands for all remaining batches.

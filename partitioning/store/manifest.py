@@ -47,12 +47,24 @@ class Manifest:
     """Content of manifest.json.
 
     Args:
+        dataset: name of the source.
+        label: label column.
         classes: label of each class [C].
+        columns: columns of the samples.
+        scheme: name of the scheme.
         parameters: all parameters of the scheme.
         dividing: columns that name a row's client, domain, site or class.
+        report: report of the scheme.
+        seed: seed of every draw.
+        splits: held-out clients or folds.
         local_test: share of each client's samples in its own test part.
+        features: columns counted on every client.
+        counts: totals of the population.
+        clients: clients.parquet.
+        rows: rows.parquet.
         moments: moments.parquet; None without moments.
         shards: shards; none in an index-only population.
+        tests: test sets outside all clients.
         site: column that names each client's site; None without sites.
         by: column of `classes`; None for the label column.
     """
@@ -103,6 +115,7 @@ class Manifest:
         """Read a manifest.
 
         Args:
+            content: bytes of manifest.json.
             name: title of the manifest in messages.
         """
         from pydantic import ValidationError

@@ -25,6 +25,7 @@ class Moment:
     """Number of rows, and mean and standard deviation of their numeric columns.
 
     Args:
+        n: number of rows.
         mean: means [D] of all columns, column after column; zeros if n is 0.
         std: standard deviations [D], divided by n, not n - 1; zeros if n is 0. A constant column has exactly 0: divide
             by `np.where(std > 0, std, 1)`.
@@ -50,7 +51,10 @@ class Moment:
 
             mean = sum_k n_k m_k / n,   std^2 = sum_k n_k (s_k^2 + (m_k - mean)^2) / n   with n = sum_k n_k
 
-        The clients have n rows [K], means [K, D] and standard deviations [K, D].
+        Args:
+            n: rows per client [K].
+            means: means of each client [K, D].
+            stds: standard deviations of each client [K, D].
         """
         total, filled = int(n.sum()), n > 0
         if not total:
@@ -72,6 +76,7 @@ def measure_moments(
     """Yield the clients' batches unchanged and write the moment of each client's training part.
 
     Args:
+        batches: one batch per client, in order.
         path: moments.parquet, complete after the last batch.
         columns: numbers per sample of each numeric column, from `numeric_columns`.
         test_sizes: rows of each client's own test part, which are left out [K].

@@ -52,6 +52,11 @@ class Population:
         """Hold the result of `open`.
 
         Args:
+            path: folder of the population.
+            manifest: content of manifest.json.
+            table: clients of the population.
+            digest: sha256 of manifest.json.
+            fold: test and validation fold of a view.
             sites: sites with readable samples; None for all.
         """
         self.path = path
@@ -77,6 +82,9 @@ class Population:
         Opening checks the manifest, the sizes of all files, and the hash and content of clients.parquet.
 
         Args:
+            path: folder of the population.
+            fold: test fold.
+            validation: validation fold.
             sites: sites whose shards are present, possibly none; shards of other sites are never read. None requires
                 all shards.
 
@@ -105,6 +113,7 @@ class Population:
         """Return a view with one fold as test, another as validation, and the others as training clients.
 
         Args:
+            number: test fold.
             validation: validation fold; by default the next one, (number + 1) mod k.
 
         Raises:

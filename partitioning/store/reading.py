@@ -31,7 +31,13 @@ _OPEN: WeakValueDictionary[str, ClientTable] = WeakValueDictionary()
 
 
 def read_clients(folder: Path, manifest: Manifest, digest: str) -> ClientTable:
-    """Read clients.parquet of a population; raise InputError if it is not the file that was written."""
+    """Read clients.parquet of a population; raise InputError if it is not the file that was written.
+
+    Args:
+        folder: folder of the population.
+        manifest: its manifest.
+        digest: sha256 of its manifest.
+    """
     path = manifest.clients.check(folder)
     if (table := _OPEN.get(digest)) is None:
         table = _OPEN[digest] = _read(path, manifest)
@@ -67,6 +73,7 @@ def parse_clients(
     Args:
         batches: rows in id order.
         shards: files that a row may name; none in an index-only population.
+        classes: number of classes C.
         features: categories of each feature, D in total.
     """
     widths = {"class_counts": classes, "feature_counts": sum(features)}

@@ -35,6 +35,8 @@ class RemoteFolder:
 
     Args:
         uri: URI without a password; after a question mark come options of the file system.
+        system: file system of the folder.
+        path: path of the folder in the file system.
     """
 
     uri: str

@@ -26,6 +26,7 @@ class Splits:
     Args:
         test_clients: number of clients held out for test.
         validation_clients: number of clients held out for validation.
+        folds: number of folds; 0 for none.
         stratified: whether groups or folds have similar client sizes.
     """
 
@@ -50,6 +51,7 @@ class Splits:
             clients: number of clients K.
             test_clients: clients held out for test: a number, or a share that holds out max(1, floor(share K)).
             validation_clients: clients held out for validation, a number or a share.
+            folds: number of folds; 0 for none.
             stratify: whether groups or folds get clients of similar sizes.
         """
         test = share_or_count("test_clients", test_clients, total=clients)

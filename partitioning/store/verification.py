@@ -26,6 +26,7 @@ def verify(path: str | Path, sites: Collection[str] | None = None) -> list[str]:
     client, sums over clients, splits and folds, repeated source rows, and foreign files in the folder.
 
     Args:
+        path: folder of the population.
         sites: sites whose samples are present; None for all.
 
     Raises:

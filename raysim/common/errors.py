@@ -6,7 +6,24 @@ from typing import Any
 
 from partitioning.common.errors import InputError, ShortError, suggestion
 
-__all__ = ["InputError"]  # from another package; the other names are defined here
+__all__ = [
+    "DamagedError",
+    "DivergedError",
+    "InputError",
+    "MistakesError",
+    "ModelsLostError",
+    "OutOfMemoryError",
+    "OwnCodeError",
+    "RayStartError",
+    "RetriesSpentError",
+    "StoppedError",
+    "UnknownError",
+    "each_error",
+    "every",
+    "of_algorithm",
+    "one_input_error",
+    "unknown",
+]
 
 MAX_NAMES = 12
 """Names that a message lists. A table may have thousands of columns."""

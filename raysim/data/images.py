@@ -100,6 +100,7 @@ def with_places(column: pa.Array, prefix: str, first: int = 0) -> Iterator[tuple
     Args:
         column: struct<bytes: binary, path: string>, or plain binary.
         prefix: beginning of the place, such as "column 'image' of client 3, row".
+        first: number of the first row.
     """
     paths: list[str | None] = [None] * len(column)
     if pa.types.is_struct(column.type) and column.type.get_field_index("path") >= 0:

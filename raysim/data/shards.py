@@ -85,8 +85,7 @@ class Shards:
         self._decode = decoder_of(self._population, limits)
         self._standardise = standardise
         self._device = device
-        room = CACHE_BYTES if device == "cpu" else int(DEVICE_SHARE * share * torch.cuda.mem_get_info(device)[0])
-        self._on_device = TensorCache(room)
+        self._on_device = TensorCache(CACHE_BYTES if device == "cpu" else _room(device, share))
         self._scored: dict[tuple[tuple[int, ...], SamplePart | None, str | None], Scored] = {}
         self._scored_room = min(SCORED_BYTES, self._on_device.most // 4) if device != "cpu" else SCORED_BYTES
         self._united: tuple[tuple[tuple[int, ...], SamplePart], Tensors] | None = None
@@ -204,6 +203,11 @@ class Sites:
         names = sorted(column.drop_null().unique().to_pylist())
         numbers = pc.fill_null(pc.index_in(column, pa.array(names, pa.string())), len(names))
         return cls(tuple(names), np.array(numbers, np.int64))
+
+
+def _room(device: str, share: float) -> int:
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(DEVICE_SHARE * share * free)
 
 
 def _end_to_end(each: Sequence[Tensors]) -> Tensors:

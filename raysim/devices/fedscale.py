@@ -41,6 +41,7 @@ def read_fedscale(capacity: Path, behaviour: Path | None, out: Path) -> None:
     Args:
         capacity: file `client_device_capacity`.
         behaviour: file `client_behave_trace`; None if all devices are always available.
+        out: new Parquet file.
     """
     clients = _entries(capacity, "computation", "communication")
     numbers = np.array([_positive(capacity, client, entry) for client, entry in clients.items()])

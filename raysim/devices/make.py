@@ -35,6 +35,7 @@ class DeviceKind:
     """Kind of devices; all its numbers are from 1e-6 to 1e15.
 
     Args:
+        name: name of the kind.
         share: weight of the kind among the devices.
         compute: samples a second of the median device.
         down: bytes a second from the server to the median device.
@@ -94,7 +95,9 @@ def make(path: Path, clients: int, seed: int = 0, kinds: tuple[DeviceKind, ...] 
     (Lai et al., 2022); the medians are round numbers of raysim.
 
     Args:
+        path: new Parquet file.
         clients: number of clients, from 1 to `MOST_CLIENTS`.
+        kinds: kinds of devices.
         night: whether clients are available at night alone, see `raysim.devices.night.nights`; otherwise always.
     """
     if not 1 <= clients <= MOST_CLIENTS:

@@ -25,6 +25,8 @@ def nights(random: np.random.Generator, devices: int, zones: int = 24, hours: fl
         length = min(24 h, hours e^(0.25 y)),                y ~ N(0, 1)
 
     Args:
+        random: stream of the draws.
+        devices: number of devices.
         zones: number of time zones, spread evenly over the day.
         hours: median length of a night.
     """

@@ -55,6 +55,7 @@ def store(source: Path, folder: Path, clients: int, expected: str | None = None)
     """Check a table of devices and write it into the folder of a run; the file's name has its SHA-256.
 
     Args:
+        source: table in Parquet.
         expected: SHA-256 that the table must have; None for any.
 
     Raises:

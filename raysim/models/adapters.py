@@ -33,9 +33,11 @@ def add_lora(
 
     Args:
         rank: rows of A.
+        alpha: scale.
         dropout: share of inputs of A that are dropped in training.
         targets: names of layers, or their ends, such as "c_attn"; empty for all layers but the head.
         trains_head: whether the head trains as a whole.
+        seed: key of A.
 
     Paper: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021, section 4.1.
     """

@@ -111,6 +111,7 @@ def build(
         shape: shape of one sample; the model takes float32 x [n, *shape].
         classes: number of outputs; the model returns the logits [n, classes].
         seed: key of the initial weights. The global random state is neither used nor changed.
+        labels: kind of the labels.
         own: a user's own class or function, called `name`.
         tell: receives a line about loaded weights, for the user.
         parameters: the model's own, listed in `MODELS[name].parameters`, and those of `ModelOptions`.

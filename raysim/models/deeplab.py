@@ -23,6 +23,7 @@ class DeepLabV3Plus(nn.Module):
         low: network from images to features at a quarter of their size.
         high: network from these features to features at a sixteenth.
         widths: channels of both.
+        classes: classes of a pixel.
     """
 
     def __init__(self, low: nn.Module, high: nn.Module, widths: tuple[int, int], classes: int) -> None:

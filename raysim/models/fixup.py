@@ -58,6 +58,7 @@ def fixup(module: nn.Module, shape: tuple[int, ...], seed: int) -> None:
 
     Args:
         module: network to change; entries keep their names, and `bnI.bias` and `bnM.scale` become scalars.
+        seed: key of the initial weights.
 
     Paper: section 3.
 

@@ -37,6 +37,7 @@ def initialise(module: nn.Module, init: Init, std: float | None, seed: int) -> N
 
     Args:
         init: one of these names.
+        std: standard deviation of "normal".
         seed: key of the draws, which follow the order of the module's layers.
     """
     if init == "default":

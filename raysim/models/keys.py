@@ -43,6 +43,7 @@ def check_keys(norm: str, given: Mapping[str, object]) -> None:
     """Refuse a key that a normaliser does not have.
 
     Args:
+        norm: name of a normaliser.
         given: keys and their values; None counts as not given.
     """
     for key, value in given.items():

@@ -20,6 +20,7 @@ class BatchRenorm(_BatchNorm):
 
     Args:
         channels: C of the inputs [n, C, *places].
+        eps: addend of variances.
         momentum: momentum of the running statistics; None for the mean of all batches.
         affine: whether the layer has gamma and beta.
         track_running_stats: whether the layer has mu and sigma.

@@ -34,6 +34,7 @@ def transformer(
     Args:
         shape: (length,) of the tokens. The model takes x [n, length]: whole numbers, -1 behind the end of a text.
         classes: number of outputs: classes or numbers [n, classes], or tokens [n, classes, length].
+        labels: kind of the labels.
         architecture: type of a model with random weights, such as "gpt2" or "distilbert".
         options: settings of its configuration, such as {n_layer = 2, n_embd = 64, n_head = 2}.
         pretrained: trained model instead: a name of the Hugging Face hub, with @REVISION if wanted, or a folder.

@@ -94,6 +94,8 @@ def figure(
 
     Args:
         form: "curves", "points" (means with error bars), "bars" or "boxes".
+        columns: panels in a row.
+        is_log: whether the vertical axis is logarithmic.
         most: rounds drawn of a curve.
     """
     columns = min(columns, len(panels))
@@ -141,7 +143,9 @@ def histogram(name: str, groups: Mapping[str, NDArray[np.int64]], label: str) ->
     """Draw the distribution of clients over an amount; groups are stacked, and named if there are several.
 
     Args:
+        name: prefix of the element's ids.
         groups: by name, one amount for each client.
+        label: label of the horizontal axis.
     """
     amounts = list(groups.values())
     every = np.concatenate(amounts)

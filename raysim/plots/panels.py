@@ -40,6 +40,7 @@ class Curve:
     """Values by round.
 
     Args:
+        rounds: [n].
         values: [n]; NaN if a round has no value.
         std: standard deviation over trials, [n]; None for a single run.
         marks: rounds to mark at the foot of the panel.

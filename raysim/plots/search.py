@@ -27,6 +27,7 @@ def heatmap(
     """Draw a metric over the values of two keys.
 
     Args:
+        name: prefix of the element's ids.
         axes_labels: labels of the vertical and the horizontal axis.
         ticks: values of the two keys, [r] and [c].
         means: metric at each pair, [r, c]; NaN if it has none.
@@ -54,6 +55,8 @@ def ranking(name: str, title: str, labels: Sequence[str], means: Values, stds: V
     """Draw means with error bars from top to bottom.
 
     Args:
+        name: prefix of the element's ids.
+        stds: standard deviations, [n].
         kind: format of its values; see `Panel`.
     """
     with single_axes(name, WIDE, 0.9 + 0.24 * RANKED) as (figure, axes):

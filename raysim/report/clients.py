@@ -17,7 +17,9 @@ def describe(population: Population, runs: Sequence[str], name: str) -> Mapping[
     """Return the counts and charts of a population for the template.
 
     Args:
+        population: clients of the runs.
         runs: names of the runs that share it.
+        name: prefix of the charts' ids.
     """
     labels = (population.class_counts > 0).sum(axis=1)
     sizes = _by_split(population, population.sizes)

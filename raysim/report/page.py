@@ -94,7 +94,7 @@ def _describe(run: RunOutput) -> Mapping[str, Any]:
 
 def _facts(run: RunOutput) -> dict[str, str]:
     """Return the experiment's main values; empty texts if neither population nor configuration has them."""
-    data, partition, epochs = run.config.get("data", {}), run.config.get("partition", {}), run.config.get("epochs")
+    data, partition = (run.config.get(table, {}) for table in ("data", "partition"))
     dataset, scheme, clients = data.get("dataset"), partition.get("scheme"), partition.get("clients")
     if run.population is not None:
         manifest = run.population.manifest
@@ -104,7 +104,7 @@ def _facts(run: RunOutput) -> dict[str, str]:
         "Partition": str(scheme or ""),
         "Clients": "" if clients is None else f"{clients:,}",
         "Model": ", ".join(dict.fromkeys(models_of(run.config))),
-        "Rounds": str(run.config.get("rounds", "")) or ("" if epochs is None else f"of {epochs:g} epochs"),
+        "Rounds": str(run.config.get("rounds", "")) or _epochs(run.config.get("epochs")),
         "Seed": str(run.config.get("seed", "")),
     }
 
@@ -115,3 +115,7 @@ def models_of(config: Mapping[str, Any]) -> Iterator[str]:
     for table in several if isinstance(several, list) else [several]:
         model = table.get("model", common)
         yield " ".join(str(model[key]) for key in ("name", "hidden") if model.get(key))
+
+
+def _epochs(epochs: float | None) -> str:
+    return "" if epochs is None else f"of {epochs:g} epochs"

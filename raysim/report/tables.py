@@ -27,6 +27,8 @@ class TableColumn:
         cells: one text for each row.
         group: heading above it, shared with its neighbours.
         colour: colour of the dot before the heading.
+        best: rows in bold.
+        starred: rows with a star.
         values: number of each cell in full, for hovering and for CSV; None if it has none.
     """
 
@@ -93,6 +95,7 @@ class StageBar:
 
     Args:
         parts: title, colour, text and share of the longest bar, in per cent, of each stage.
+        rest: share that no stage accounts for.
     """
 
     label: str
@@ -107,6 +110,7 @@ def stage_bars(
 
     Args:
         bars: by label, seconds of the whole (None if unknown) and seconds of each stage.
+        colours: colour of each stage.
     """
     longest = max(max(whole or 0.0, sum(parts.values())) for whole, parts in bars.values()) or 1.0
     return [

@@ -26,6 +26,7 @@ class ShownMetric:
     Args:
         kind: format of its values: "number" or "share".
         best: `max` or `min`: chooses the best of several values.
+        meaning: a noun phrase.
     """
 
     title: str

@@ -18,6 +18,7 @@ class Claim(ConfigTable):
 
     Args:
         says: the claim in words.
+        dataset: data set of the study.
         algorithm: folder name of the algorithm.
         column: column of `trials.parquet`, or of `metrics.parquet`.
         take: reduction of the column to a number; see `raysim.reproduction.taking`.
@@ -25,9 +26,11 @@ class Claim(ConfigTable):
         period: number of values in a period, with take = "growth".
         since: first round that counts, as a number or a fraction of all rounds.
         until: last round that counts, likewise.
+        minus: algorithm to subtract.
         minus_dataset: data set of the subtracted number, if it differs from `dataset`.
         relative: divide the difference by the subtracted number.
         than_dataset: data set for a second difference of the two algorithms, which is subtracted from the first.
+        paper: the paper's number.
         above: the claim holds if the number is greater than this.
         below: the claim holds if the number is less than this.
         within: the claim holds if the number is at most this far from the paper's.

@@ -24,7 +24,11 @@ CROWD = 6  # more bands in a panel would hide each other, and are left out
 
 
 def drawn(name: str, figure: Figure, study: Findings) -> str:
-    """Return a figure's markup, without the parts that were not run; empty if nothing was run."""
+    """Return a figure's markup, without the parts that were not run; empty if nothing was run.
+
+    Args:
+        name: prefix of the elements' ids.
+    """
     _check_columns(figure, study)
     table = figure.table
     panels = [_panel(figure, title, study) for title in figure.panels]

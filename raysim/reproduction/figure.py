@@ -20,6 +20,8 @@ class FigureTable(ConfigTable):
         form: "curves", one line an algorithm over the rounds. "points", one line an algorithm over the panel's ticks.
             "bars" or "boxes", one bar or box an algorithm at each tick.
         column: column of the results, or of `metrics.parquet`.
+        y: label of the vertical axis; by default the column's name.
+        scale: scale of the vertical axis.
         algorithms: algorithms to show; by default all.
         along: horizontal axis of curves: rounds (default), or progress in per cent of all rounds, which compares runs
             of different length.

@@ -30,6 +30,7 @@ def pictures(record: Mapping[str, Any], prefix: str = "") -> str:
     """Return the figures of a reproduction as Markdown images.
 
     Args:
+        record: record of the reproduction.
         prefix: path of its folder, with a slash at the end.
     """
     return "".join(f"\n{_picture(each, prefix)}\n" for each in record.get("figures", []))

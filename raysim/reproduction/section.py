@@ -34,9 +34,10 @@ def _markup(folder: Path, record: Mapping[str, Any]) -> str:
         command=command(record),
         tested=[claim for claim in claims if claim[0]["numbers"]],
         untested=[claim for claim in claims if not claim[0]["numbers"]],
-        figures=[
-            (each["title"], each["file"] and themed(in_page(read_text(folder / each["file"]))))
-            for each in record.get("figures", [])
-        ],
+        figures=[(each["title"], _svg(folder, each)) for each in record.get("figures", [])],
         nothing=NOTHING,
     )
+
+
+def _svg(folder: Path, figure: Mapping[str, Any]) -> str:
+    return themed(in_page(read_text(folder / figure["file"]))) if figure["file"] else ""

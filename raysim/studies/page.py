@@ -9,7 +9,7 @@ from raysim.plots.style import Stroke, strokes_of
 from raysim.report.templates import template
 from raysim.report.words import ABSENT, EVALUATION_TERMS
 from raysim.studies.read import Findings, keys_of, mean_curve
-from raysim.studies.search import search_chart, searches_of
+from raysim.studies.search import Search, search_chart, searches_of
 from raysim.studies.statistics import ResultRow
 from raysim.studies.tables import details, differences
 from raysim.studies.words import MetricColumn, caption, notes, point_text, value_text
@@ -40,13 +40,7 @@ def render(study: Findings, rows: Sequence[ResultRow], lead: str = "") -> str:
         searches=sorted(
             (search_chart(f"search{n}", each, by) for n, each in enumerate(searches)), key=lambda each: each.is_wide
         ),
-        points=[
-            (
-                each.title,
-                [(point_text(at.text), by.spread(at.mean, at.std), len(at.values), at.is_chosen) for at in each.points],
-            )
-            for each in searches
-        ],
+        points=[(each.title, list(_points(each, by))) for each in searches],
         select_by=by,
         statuses=STATUSES,
         counts=list(_counts(study)),
@@ -94,6 +88,12 @@ def _boxes(rows: Sequence[ResultRow], strokes: Mapping[str, Stroke], column: Met
             samples.setdefault(row.dataset, {})[row.algorithm] = {row.algorithm: list(row.values.values())}
     panels = [Panel(dataset, column.metric.title, column.metric.kind, samples=own) for dataset, own in samples.items()]
     return chart("boxes", "Values by algorithm", panels, strokes, "boxes", x="") if panels else None
+
+
+def _points(search: Search, by: MetricColumn) -> Iterator[tuple[str, str, int, bool]]:
+    """Yield name, mean and deviation, number of trials, and whether it was chosen, of each point."""
+    for point in search.points:
+        yield point_text(point.text), by.spread(point.mean, point.std), len(point.values), point.is_chosen
 
 
 def _counts(study: Findings) -> Iterator[tuple[str, str, list[int], str]]:

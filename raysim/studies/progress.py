@@ -17,6 +17,8 @@ class StudyProgress:
         trials: trials that have ended, as in `trials.parquet`.
         planned: number of trials of each data set and algorithm, as far as known.
         winners: chosen hyper-parameters by data set and algorithm.
+        select_by: column that the search compares.
+        metric: column that the study reports.
     """
 
     folder: Path

@@ -39,6 +39,7 @@ class TrialRow:
         algorithm: folder of the algorithm in its run.
         point: hyper-parameters, as JSON.
         is_final: whether the trial counts for the table; else it belongs to the search alone.
+        is_chosen: whether its point won the search.
         status: "done", "diverged" or "failed".
         folder: folder of its run in `trials/`.
         seconds: time of its rounds; None if unknown.

@@ -1,7 +1,7 @@
 """The search of a grid: each point's trials by the metric that the search compares, and its chart."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,7 @@ class SearchedPoint:
     Args:
         text: hyper-parameters, as JSON.
         values: metric of each trial; None for a trial that has not ended well.
+        is_chosen: whether the point won.
     """
 
     text: str
@@ -87,6 +88,8 @@ def search_chart(name: str, search: Search, by: MetricColumn) -> Chart:
 
     Args:
         name: prefix of the chart's ids.
+        search: at least two points.
+        by: column that the search compares.
     """
     if len(search.axes) == 2:
         return _heatmap(name, search, by)
@@ -127,11 +130,13 @@ def _search(study: Findings, dataset: str, algorithm: str) -> Search:
     for each in trials:
         if each.split in seen or not seen:
             by_point[each.point].append(each)
-    points = (
-        SearchedPoint(text, tuple(each.value(study.select_by) for each in own), any(each.is_chosen for each in own))
-        for text, own in by_point.items()
-    )
+    points = [_point(text, own, study.select_by) for text, own in by_point.items()]
     return Search(dataset, algorithm, tuple(points))
+
+
+def _point(text: str, trials: Sequence[TrialRow], select_by: str) -> SearchedPoint:
+    values = tuple(each.value(select_by) for each in trials)
+    return SearchedPoint(text, values, any(each.is_chosen for each in trials))
 
 
 def _distinct(every: Iterable[Any]) -> list[Any]:

@@ -11,6 +11,7 @@ class Split:
     """Seed and folds of a trial.
 
     Args:
+        seed: seed of the training.
         fold: test fold of the population; None for the held-out clients that the population has.
         validation: validation fold; None likewise.
     """

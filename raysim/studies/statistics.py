@@ -37,6 +37,7 @@ class Difference:
         baseline: the baseline's mean over the pairs; NaN without pairs.
         differing: pairs with a difference, which the test ranks.
         p: two-sided p; None if no pair differs.
+        method: computation of p.
         p_holm: p corrected for the algorithms of the data set; None if p is.
     """
 
@@ -69,8 +70,10 @@ class ResultRow:
     """Results of one algorithm on one data set, with the chosen hyper-parameters.
 
     Args:
+        algorithm: name of the algorithm.
         point: hyper-parameters, as JSON; None before the choice.
         values: metric by (seed, fold), averaged over validation folds.
+        statuses: number of trials by status.
         difference: difference to the baseline; None for the baseline itself.
     """
 

@@ -44,6 +44,7 @@ class Trial:
         algorithm: folder of the algorithm in the study.
         point: hyper-parameters that the study sets, as JSON.
         identity: sha256 of everything that its bytes depend on, except the machine.
+        experiment: experiment to run.
     """
 
     dataset: str
@@ -65,6 +66,8 @@ class TrialResult:
 
     Args:
         status: "done"; "diverged" if training gave NaN or infinity; "failed" if the run broke off.
+        seconds: time of its rounds.
+        rounds: number of rounds done.
         metrics: metrics of its model, if it is done.
     """
 
@@ -78,6 +81,7 @@ def trial_of(dataset: str, algorithm: str, point: str, base: Experiment, populat
     """Return a trial.
 
     Args:
+        algorithm: folder of the algorithm.
         point: hyper-parameters, as JSON.
         base: experiment of the algorithm at the point, on the population.
         population: clients, before they are split.
