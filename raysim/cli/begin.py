@@ -77,6 +77,9 @@ def experiment_for(data: str, file: str, label: str | None = None) -> str:
         data: name of a data set, or path of a table, of a folder of images, or of a population.
         file: path of the experiment file, for its first lines.
         label: label column of a table; by default the likeliest.
+
+    Raises:
+        InputError: there are no such data, they cannot be read, or no column can be the label.
     """
     facts = _facts(data, label)
     environment = jinja2.Environment(

@@ -21,7 +21,11 @@ def check_run(
     inline: bool = False,
     address: str | None = None,
 ) -> None:
-    """Check a run's experiment and options; the arguments are those of `raysim run`."""
+    """Check a run's experiment and options; the arguments are those of `raysim run`.
+
+    Raises:
+        InputError: the experiment or an option is wrong, or both are.
+    """
 
     def experiment() -> None:
         found = Experiment.of(read(file, changes), module_folders(file))
@@ -38,7 +42,11 @@ def check_run(
 
 
 def check_study(file: str, changes: Iterable[str]) -> None:
-    """Check a study file; the folder of a study is checked when it is read."""
+    """Check a study file; the folder of a study is checked when it is read.
+
+    Raises:
+        InputError: the study or its experiment is wrong.
+    """
     from raysim.studies.file import Study, read_study
 
     if not Path(file).is_dir():

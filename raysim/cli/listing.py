@@ -95,6 +95,9 @@ def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
     Args:
         kind: "algorithms", "losses", "models", "schemes" or "uplink".
         name: name of one of these.
+
+    Raises:
+        InputError: an unknown name, or a kind without keys.
     """
     if kind == "algorithms":
         _check("algorithm", name, ALGORITHMS)
@@ -144,7 +147,11 @@ def _takes(algorithm: str, keys: Mapping[str, Any]) -> bool:
 
 
 def recipe(name: str) -> str:
-    """Return the text of a recipe or of a reproduction's file."""
+    """Return the text of a recipe or of a reproduction's file.
+
+    Raises:
+        InputError: there is none of this name.
+    """
     found = recipes()
     if name not in found:
         from raysim.reproduction.file import reproductions

@@ -33,6 +33,7 @@ def results_table(
     """Return a row per algorithm: metrics, epsilon under `[privacy]`, rounds, seconds, virtual time and protocol bytes.
 
     Args:
+        results: results to show.
         walls: wall-clock seconds by algorithm; empty, or with virtual time, for no such column.
     """
     metrics = results[0].metrics if results else {}

@@ -48,6 +48,10 @@ class Head(JobSubmissionClient):
 
     Args:
         address: URL of its dashboard.
+
+    Raises:
+        InputError: nothing answers in time, the answer is not from Ray's dashboard, the token is wrong, or Ray or
+            Python has another version.
     """
 
     def __init__(self, address: str) -> None:

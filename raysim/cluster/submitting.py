@@ -39,6 +39,7 @@ class ClusterJob:
     """Run on a cluster. The head stores these fields too, and another process can follow the job.
 
     Args:
+        id: id of the job.
         stage: run's folder on the cluster, in a folder of the job's own.
         out: run's folder here, or the URI where it stays.
         paths: paths here by the experiment's keys, for a resume here.
@@ -54,7 +55,12 @@ class ClusterJob:
         """Return an earlier job; nothing that the head stores decides where this machine writes.
 
         Args:
+            head: head of the cluster.
+            job: id of the job.
             out: new folder here; default `runs/JOB`. For a run at a URI, that URI.
+
+        Raises:
+            InputError: there is no job of that id, raysim did not send it, or `out` is wrong.
         """
         foreign = InputError(f"job {job!r}: must be a job of `raysim submit`; see the list in the cluster's dashboard")
         if not JOB_ID.fullmatch(job):

@@ -13,6 +13,9 @@ class Background:
     """Thread that calls a function, in order.
 
     An error ends it: it makes no further calls, and every later use raises that error.
+
+    Args:
+        function: function to call.
     """
 
     def __init__(self, function: Callable[..., None]) -> None:

@@ -48,6 +48,10 @@ def check_files(key: str, folder: Path) -> None:
 
     Args:
         key: key that names the folder.
+        folder: folder of files.
+
+    Raises:
+        InputError: the folder has a link to elsewhere, or something that is neither a file nor a folder.
     """
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() and not is_inside(path, *own_places(folder)):
@@ -81,6 +85,11 @@ def check_model_folder(key: str, folder: Path) -> None:
 
     Args:
         key: key that names the folder.
+        folder: folder of a model.
+
+    Raises:
+        InputError: an index names a file outside of the folder, the weights belong to another model, or the folder has
+            something that is no file.
     """
     check_files(key, folder)
     for index in sorted(folder.rglob("*.index.json")):
@@ -102,6 +111,10 @@ def check_data_folder(key: str, folder: Path) -> None:
     Args:
         key: key that names the folder.
         folder: folder in the layout of the hub.
+
+    Raises:
+        InputError: a path in `README.md` or `.huggingface.yaml` leaves the folder, or the folder has something that
+            is no file.
     """
     check_files(key, folder)
     import yaml  # late: the library `datasets` brings it

@@ -25,6 +25,9 @@ def tracking_uri(uri: str) -> str:
 
     Args:
         uri: URI, with a mask in the place of the password if it comes from the files of a run.
+
+    Raises:
+        InputError: the password is masked, and the environment does not have it.
     """
     if MASK not in uri:
         return uri

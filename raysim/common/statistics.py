@@ -8,6 +8,9 @@ import numpy as np
 def mean_and_std(values: Iterable[float]) -> tuple[float, float | None]:
     """Return the mean and the sample standard deviation of values.
 
+    Args:
+        values: of the trials.
+
     Returns:
         The mean, NaN without values. The deviation, with n - 1 in the denominator, None below two values.
     """

@@ -52,6 +52,9 @@ def read_abide(root: Path) -> Tables:
     Returns:
         `connectome`, float32 [5995], `label` (1: autism, 0: control), `site`, `subject`. There is no test part.
 
+    Raises:
+        InputError: files are missing, double, damaged or too short for a window, or the table is wrong.
+
     Paper: Di Martino et al., Molecular Psychiatry 19, 2014; FedBN, section 5.2 and appendix D.4.
 
     Deviations:
@@ -85,6 +88,7 @@ def connectomes(series: Floats, frames: int = FRAMES) -> tuple[npt.NDArray[np.fl
 
     Args:
         series: [T, R] activity.
+        frames: frames of a window.
 
     Returns:
         float32 [T - frames + 1, R (R - 1) / 2], in the order of the upper triangle's rows; and the number of pairs of

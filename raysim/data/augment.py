@@ -52,6 +52,9 @@ class Crop(Augmentation):
         padding: pixels on each side, >= 0.
         size: height and width of the part; None for the image's own.
 
+    Raises:
+        InputError: a call finds images that are not larger than the padding, or smaller than the part.
+
     Paper: FixBN, A.1 (2 pixels on CIFAR-10; 768x768 of Cityscapes).
     """
 
@@ -256,6 +259,7 @@ def make_chain(
     """Return the augmentations of these names, in this order.
 
     Args:
+        names: names from `AUGMENTATIONS`.
         strengths: parameters of all augmentations, by name.
         standardised: standardisation of the samples; None for pixels.
     """
@@ -274,8 +278,13 @@ def augmentation(
     """Return the augmentations of inputs in training; None for none.
 
     Args:
+        names: names from `AUGMENTATIONS`.
         strengths: parameters of all augmentations, by name.
         standardise: standardisation of the inputs before.
+        shape: shape of one sample.
+
+    Raises:
+        InputError: samples are not images, or too small.
     """
     if not names:
         return None
@@ -310,6 +319,11 @@ def check_pixels(x: torch.Tensor, names: Collection[str], where: str) -> None:
 
     Args:
         x: values before standardisation.
+        names: names of the augmentations.
+        where: origin of the values, for the error message.
+
+    Raises:
+        InputError: a value is outside.
     """
     if "colour-jitter" in names and x.numel() and not (x.min() >= 0 and x.max() <= 1):
         raise InputError(

@@ -31,6 +31,7 @@ class NamedDataSet:
         description: one line about its contents.
         reader: "module:function"; from the folder of its files, the function returns the train and test table.
         dividing: columns that identify a row's owner and are no features.
+        label: name of the label column.
         drawn: whether the rows are drawn; the reader then takes a seed, too.
     """
 
@@ -156,7 +157,15 @@ DATASET_FORMS: Mapping[str, str] = {
 
 
 def check_dataset(dataset: str, key: str = "data.dataset") -> None:
-    """Check the names of data sets in `data.dataset`; the forms with a prefix are checked when they are read."""
+    """Check the names of data sets in `data.dataset`; the forms with a prefix are checked when they are read.
+
+    Args:
+        dataset: value of the key.
+        key: name of the key, for messages.
+
+    Raises:
+        InputError: a name or a prefix is unknown.
+    """
     if dataset.removeprefix(SHIFTED).startswith(PREFIXES):
         return
     for part in BESIDE.split(dataset.removeprefix(SHIFTED), maxsplit=1):

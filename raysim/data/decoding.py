@@ -51,6 +51,11 @@ def decode_population(
         cache: folder of decoded populations, by default `decoded` in raysim's cache.
         picture: format of the images, also of those that are arrays already.
         progress: called with the number of decoded clients and the number of clients.
+
+    Raises:
+        InputError: an image cannot be decoded; an image differs from the first in size or colour, or a label from its
+            image in size; or a format is asked for and there are no images. The message names the client and the row.
+            Nothing is left behind.
     """
     form = features(population.schema, population.manifest.label, population.manifest.dividing)
     masks = masks_of(population.schema, population.manifest.label)

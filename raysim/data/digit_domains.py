@@ -35,6 +35,9 @@ def read_svhn(root: Path) -> Tables:
     Args:
         root: folder of `train_32x32.mat` and `test_32x32.mat`.
 
+    Raises:
+        InputError: a file is damaged, or missing and cannot be downloaded.
+
     Paper: Netzer et al., "Reading digits in natural images with unsupervised feature learning", 2011.
     """
 
@@ -56,6 +59,9 @@ def read_usps(root: Path) -> Tables:
     Args:
         root: folder of `usps.bz2` and `usps.t.bz2`.
 
+    Raises:
+        InputError: a file is damaged, or missing and cannot be downloaded.
+
     Paper: Hull, "A database for handwritten text recognition research", 1994.
     """
 
@@ -74,6 +80,9 @@ def read_mnist_m(root: Path) -> Tables:
         root: folder of `mnist_m/`, which has `mnist_m_train/`, `mnist_m_train_labels.txt` (lines of a file's name
             and its digit), and likewise for `test`; or of `mnist-m-train.parquet` and `mnist-m-test.parquet`.
 
+    Raises:
+        InputError: files are missing or damaged.
+
     Paper: Ganin and Lempitsky, arXiv:1409.7495.
     """
     folder = root / "mnist_m"
@@ -89,6 +98,9 @@ def read_synth_digits(root: Path) -> Tables:
         root: folder of `synth_train_32x32.mat` and `synth_test_32x32.mat`; or of `synth-digits-train.parquet` and
             `synth-digits-test.parquet`; or of `synth-digits/` with `train/` and `test/`, and a folder per digit.
 
+    Raises:
+        InputError: files are missing or damaged.
+
     Paper: Ganin and Lempitsky, arXiv:1409.7495.
     """
     files = [root / f"synth_{part}_32x32.mat" for part in ("train", "test")]
@@ -103,6 +115,9 @@ def read_morpho_mnist(root: Path) -> Tables:
     Args:
         root: folder of `morpho-mnist/`, which has one or more of `plain/`, `global/` (thinned and thickened) and
             `local/` (swollen and fractured). Each is a domain, with MNIST's four files, plain or packed (.gz).
+
+    Raises:
+        InputError: files are missing or damaged.
 
     Paper: Castro et al., "Morpho-MNIST", JMLR 20(178), 2019.
     """

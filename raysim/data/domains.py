@@ -22,6 +22,14 @@ def join(parts: Mapping[str, Tables], label: str, dividing: Sequence[str] = ()) 
     """Join data sets with the same columns end to end; a new column `domain` has their names.
 
     Images in arrays become PNG if the data sets differ in size or colour, or some hold encoded images.
+
+    Args:
+        parts: train and test table of each domain.
+        label: column of classes.
+        dividing: columns that identify a row's owner.
+
+    Raises:
+        InputError: the columns or the labels do not match, or only some data sets have a test table.
     """
     lacking = [name for name, (_, test) in parts.items() if test is None]
     if 0 < len(lacking) < len(parts):
@@ -46,7 +54,17 @@ def split_by_domain(table: pa.Table, column: str) -> Mapping[str, pa.Table]:
 
 
 def draw_per_domain(table: pa.Table, column: str, count: int, seed: int) -> pa.Table:
-    """Draw `count` rows of each domain without replacement; the rows keep the table's order."""
+    """Draw `count` rows of each domain without replacement; the rows keep the table's order.
+
+    Args:
+        table: rows of all domains.
+        column: column that names a row's domain.
+        count: rows of each domain.
+        seed: key of the draws.
+
+    Raises:
+        InputError: a domain has fewer rows.
+    """
     values = np.asarray(table[column].to_pylist())
     chosen = []
     for number, name in enumerate(np.unique(values)):
@@ -61,7 +79,11 @@ def draw_per_domain(table: pa.Table, column: str, count: int, seed: int) -> pa.T
 
 
 def image_array(column: pa.ChunkedArray, shape: Sequence[int]) -> npt.NDArray[np.uint8]:
-    """Return a column of images as uint8 [n, channels, height, width]; floats in [0, 1] are rounded to 255 steps."""
+    """Return a column of images as uint8 [n, channels, height, width]; floats in [0, 1] are rounded to 255 steps.
+
+    Raises:
+        InputError: a value is outside the range of pixels.
+    """
     values = np.concatenate([flat(chunk).to_numpy(zero_copy_only=False) for chunk in column.chunks])
     images = values.reshape(-1, *shape)
     if np.issubdtype(images.dtype, np.floating):

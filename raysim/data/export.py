@@ -31,6 +31,7 @@ def export(
         root: folder of the data set's files, see `load`.
         label: name of the label column, by default the data set's own.
         shifts: domains of "shifted:NAME".
+        seed: key of the draws.
 
     Returns:
         The written files.

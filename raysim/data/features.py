@@ -48,7 +48,13 @@ def features(schema: pa.Schema, label: str, dividing: Collection[str] = ()) -> F
     """Return the form of the columns that a model sees.
 
     Args:
+        schema: columns of the table.
+        label: label column.
         dividing: columns that identify a row's owner; neither they nor the label are features.
+
+    Raises:
+        InputError: there are no features, a column's type cannot be one, or columns do not match each other or the
+            label.
     """
     columns = [field for field in schema if field.name != label and field.name not in dividing]
     if not columns:
@@ -75,7 +81,16 @@ def _check_image_label(schema: pa.Schema, label: str, form: Features) -> None:
 
 
 def check_label(schema: pa.Schema, label: str, where: str) -> None:
-    """Check that the label column exists and holds whole numbers, booleans, strings, images or numbers."""
+    """Check that the label column exists and holds whole numbers, booleans, strings, images or numbers.
+
+    Args:
+        schema: columns of the table.
+        label: name of the label column.
+        where: name of the table, for the error message.
+
+    Raises:
+        InputError: it does not.
+    """
     if label not in schema.names:
         raise unknown(f"label column data.label = {label!r} of {where}", label, schema.names)
     kind = schema.field(label).type

@@ -17,7 +17,12 @@ def fetch(download: Callable[[str], Any], root: Path, files: Sequence[str], *, a
 
     Args:
         download: function that writes the files into the given folder.
+        root: folder of the files.
+        files: names of the files in it.
         archives: packed files; an existing archive is unpacked instead of downloaded.
+
+    Raises:
+        InputError: a file is missing and cannot be downloaded.
     """
     missing = [name for name in files if not (root / name).is_file()]
     if not missing:
@@ -71,6 +76,9 @@ def home(root: Path, name: str, marks: Sequence[str], source: str) -> Path:
         name: name of the data set's own folder.
         marks: files and folders that it must have.
         source: origin of the files.
+
+    Raises:
+        InputError: neither folder has all of them.
     """
     for folder in (root / name, root):
         if all((folder / mark).exists() for mark in marks):

@@ -41,8 +41,15 @@ def read_folder(path: Path) -> Tables:
     the images of a class are sorted by name. Each image NAME or DOMAIN/NAME in `images` has one PNG of that name in
     `masks`.
 
+    Args:
+        path: the folder.
+
     Returns:
         `image` (struct<bytes, path>), `label` (string, or like `image`) and, if there are domains, `domain` (string).
+
+    Raises:
+        InputError: the path is not a folder, or the folder has no image or another layout, or a file is not an image;
+            the message names it.
     """
     if not path.is_dir():
         raise InputError(f"{path} is {'a file' if path.exists() else 'missing'}: give the path of a folder of images")
@@ -92,9 +99,12 @@ def beside_masks(
     """Return a table of images with their masks as its second column.
 
     Args:
+        table: `image` and other columns.
+        column: name of the new column.
         root: folder to which the paths in the table are relative.
         masks: one file per row.
         read: function that returns a file's content; by default its bytes.
+        metadata: metadata of the new column.
     """
     own = image_table(root, [(mask, ()) for mask in masks], {}, read)
     return table.add_column(1, pa.field(column, ENCODED, metadata=metadata), own["image"])
@@ -133,6 +143,9 @@ def image_table(
         rows: files, and a value for each of the other columns.
         kinds: types of these columns.
         read: function that returns a file's content; by default its bytes.
+
+    Raises:
+        InputError: a file is not an image, or cannot be read; the message names it.
     """
     schema = pa.schema([("image", ENCODED), *kinds.items()])
     whole = sum(path.stat().st_size for path, _ in rows)

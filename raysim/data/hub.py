@@ -31,6 +31,9 @@ def read_hub(dataset: str, root: str | None, label: str | None) -> Tables:
         dataset: `hf:OWNER/NAME`, with `:CONFIG` and `@REVISION` if wanted, or `hf:./PATH` for a folder.
         root: start of a relative PATH; for a name the cache of the library, by default its own.
         label: label column, whose arrays stay as they are.
+
+    Raises:
+        InputError: the library is missing, or it cannot load the data set, or there is no split `train`.
     """
     form = FORM.fullmatch(dataset.removeprefix(HUB))
     if form is None:
@@ -60,9 +63,13 @@ def by_features(tables: Tables, label: str | None, others: Collection[str], wher
         tables: training and test table; those without features keep all columns.
         label: name of the label column; None to find it.
         others: further columns to keep.
+        where: name of the data set, for the message.
 
     Returns:
         The tables and the name of the label column.
+
+    Raises:
+        InputError: several columns have classes, and none of them is named "label".
     """
     kinds = _kinds(tables[0].schema)
     classes = [name for name, kind in kinds.items() if kind == "ClassLabel"]

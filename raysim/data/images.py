@@ -113,6 +113,10 @@ def with_places(column: pa.Array, prefix: str, first: int = 0) -> Iterator[tuple
 def opened(data: bytes, formats: Collection[str] = FORMATS) -> Iterator[ImageFile]:
     """Open an encoded image, which is decoded only later.
 
+    Args:
+        data: content of the file.
+        formats: Pillow's names of the allowed formats.
+
     Raises:
         ValueError: the image has more than `MAX_PIXELS`.
         Exception: anything that a decoder raises on a damaged file.
@@ -135,6 +139,11 @@ def pixels(data: bytes | None, where: str, picture: ImageFormat = ImageFormat())
 
     Args:
         data: content of a JPEG, PNG or WebP file; None if the table has only the file's path.
+        where: place of the image, for the error message.
+        picture: format of the result.
+
+    Raises:
+        InputError: the file is damaged or of another format, or the image is transparent or too deep.
     """
     if data is None:
         raise InputError(f"{where} has no bytes, at most a path: put the files' contents into the table")

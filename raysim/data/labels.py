@@ -34,6 +34,7 @@ class LabelReader(ABC):
     """Reader of a label column.
 
     Args:
+        column: name of the column.
         outputs: number of classes, or of numbers.
     """
 
@@ -56,6 +57,10 @@ class LabelReader(ABC):
 
         Args:
             batch: rows with this column.
+            shape: shape of a sample.
+
+        Raises:
+            InputError: a label is wrong.
         """
 
 
@@ -94,7 +99,11 @@ class ClassReader(LabelReader):
 
 @dataclass(frozen=True)
 class MaskReader(LabelReader):
-    """Reader of a class for each pixel: uint8, [n, height, width], 255 for none."""
+    """Reader of a class for each pixel: uint8, [n, height, width], 255 for none.
+
+    Args:
+        shape: height and width.
+    """
 
     kind = "pixels"
 
@@ -116,7 +125,11 @@ class MaskReader(LabelReader):
 
 @dataclass(frozen=True)
 class PositionReader(LabelReader):
-    """Reader of a class for each position of a sequence: int64, [n, length], -100 for none."""
+    """Reader of a class for each position of a sequence: int64, [n, length], -100 for none.
+
+    Args:
+        length: number of positions.
+    """
 
     length: int
 
@@ -191,8 +204,13 @@ def label_reader(
     """Return the reader of a population's labels.
 
     Args:
+        schema: columns of the population.
+        label: name of the label column.
         classes: existing labels, in any order, if each sample has one class.
         limits: see `NumberReader`.
+
+    Raises:
+        InputError: the column cannot hold labels.
     """
     check_label(schema, label, "the population")
     kind = schema.field(label).type

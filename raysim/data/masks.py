@@ -35,6 +35,7 @@ class MaskColumn:
     """A label column of images.
 
     Args:
+        column: name of the column.
         shape: height and width of arrays; None for encoded images.
         is_bytes: whether it holds arrays of uint8, which need no conversion.
         classes: number of classes of its pixels; None if nobody has counted them.
@@ -50,6 +51,10 @@ class MaskColumn:
 
         Args:
             batch: rows with this column.
+            owner: name of the rows' owner, for the error message.
+
+        Raises:
+            InputError: a mask cannot be decoded, or has values that are not classes.
         """
         column, prefix = batch.column(self.column), f"column {self.column!r} of {owner}, row"
         if self.shape is None:
@@ -78,7 +83,11 @@ class MaskColumn:
 
 
 def masks_of(schema: pa.Schema, label: str) -> MaskColumn | None:
-    """Return the labels that are images; None if each sample has one class."""
+    """Return the labels that are images; None if each sample has one class.
+
+    Raises:
+        InputError: the column's metadata have no valid number of classes.
+    """
     field = schema.field(label)
     if not is_image(field.type):
         return None
@@ -125,6 +134,10 @@ def mask_of(data: bytes | None, where: str) -> Mask:
 
     Args:
         data: content of a PNG file; None if the table has only the file's path.
+        where: place of the mask, for the error message.
+
+    Raises:
+        InputError: the file is damaged or of another format, or its values are not classes.
     """
     if data is None:
         raise InputError(f"{where} has no bytes, at most a path: put the files' contents into the table")

@@ -37,6 +37,7 @@ def thinned(image: Image, random: np.random.Generator) -> Image:
 
     Args:
         image: uint8 [height, width], light ink on dark ground.
+        random: unused.
     """
 
     def thin(ink: Mask) -> Mask:
@@ -63,6 +64,7 @@ def swollen(image: Image, random: np.random.Generator) -> Image:
 
     Args:
         image: uint8 [height, width], light ink on dark ground.
+        random: generator of the point.
     """
 
     def swell(ink: Mask) -> Mask:
@@ -85,6 +87,7 @@ def fractured(image: Image, random: np.random.Generator) -> Image:
 
     Args:
         image: uint8 [height, width], light ink on dark ground.
+        random: generator of the points.
     """
 
     def fracture(ink: Mask) -> Mask:

@@ -35,6 +35,9 @@ def read_tiny_imagenet(root: Path) -> Tables:
         root: folder of `tiny-imagenet-200/`: `train/ID/images/*.JPEG`, `val/images/*.JPEG` and
             `val/val_annotations.txt`. The archive's own test images have no labels and are not read.
 
+    Raises:
+        InputError: files are missing, or are not images.
+
     Paper: Le and Yang, "Tiny ImageNet visual recognition challenge", 2015.
     """
     source = "cs231n.stanford.edu/tiny-imagenet-200.zip, non-commercial research"
@@ -57,6 +60,9 @@ def read_imagenet(root: Path) -> Tables:
     Args:
         root: folder of `train/ID/*.JPEG` and `val/ID/*.JPEG`, as torchvision unpacks the archives.
 
+    Raises:
+        InputError: files are missing, or are not images.
+
     Paper: Russakovsky et al., arXiv:1409.0575.
     """
     source = (
@@ -73,6 +79,9 @@ def read_office_caltech10(root: Path) -> Tables:
     Args:
         root: folder of `office_caltech_10/`: `amazon/`, `caltech/` (or `caltech10/`), `dslr/`, `webcam/`, each
             with a folder per class. There is no test part: set data.test, a share of the rows.
+
+    Raises:
+        InputError: files are missing, or are not images.
 
     Paper: Gong et al., "Geodesic flow kernel for unsupervised domain adaptation", CVPR 2012; FedBN, section 5.2.
     """
@@ -98,6 +107,9 @@ def read_domainnet(root: Path) -> Tables:
         root: folder of `domainnet/`: `clipart/CLASS/*.jpg` and the lists `clipart_train.txt` and
             `clipart_test.txt` (lines of a path and a number), and likewise for the five other domains.
 
+    Raises:
+        InputError: files are missing, or are not images.
+
     Paper: Peng et al., arXiv:1812.01754; FedBN, section 5.2 and appendix D.3.
     """
     source = "ai.bu.edu/M3SDA, the cleaned version with its lists, research use"
@@ -122,6 +134,9 @@ def read_ham10000(root: Path) -> Tables:
         root: folder of `HAM10000_metadata.csv` (columns `image_id` and `dx`), `HAM10000_images_part_1/` and
             `HAM10000_images_part_2/`, or of a folder `ham10000/` with them. There is no test part.
 
+    Raises:
+        InputError: files are missing, or are not images.
+
     Paper: Tschandl et al., Scientific Data 5, 2018.
     """
     source = "doi.org/10.7910/DVN/DBW86T, CC BY-NC 4.0"
@@ -144,6 +159,9 @@ def read_cityscapes(root: Path) -> Tables:
     Args:
         root: folder of `leftImg8bit/PART/CITY/NAME_leftImg8bit.png` and
             `gtFine/PART/CITY/NAME_gtFine_labelIds.png`, or of a folder `cityscapes/` with them.
+
+    Raises:
+        InputError: files are missing, or are not images.
 
     Paper: Cordts et al., arXiv:1604.01685; FixBN, appendix B.
     """

@@ -38,6 +38,9 @@ def select_split(source: LoadedDataSet, split: Split) -> LoadedDataSet:
     Args:
         source: the data set; without a test set of its own, all its rows are training rows.
         split: "train", "test", or "all" for both: training rows first, like RADFed.
+
+    Raises:
+        InputError: `split` is "test", and there is no test set.
     """
     if split == "train":
         return source
@@ -53,7 +56,15 @@ def select_split(source: LoadedDataSet, split: Split) -> LoadedDataSet:
 
 
 def select_classes(source: LoadedDataSet, classes: Sequence[int | str]) -> LoadedDataSet:
-    """Return the data set with the rows of some classes; their labels stay."""
+    """Return the data set with the rows of some classes; their labels stay.
+
+    Args:
+        source: the data set with all rows.
+        classes: classes to keep.
+
+    Raises:
+        InputError: the rows to partition lack a class; the message lists their classes.
+    """
     check_classes_of_samples(source.train.schema, source.label, "data.classes")
     there = distinct([source.train[source.label]])
     for name in classes:
@@ -78,7 +89,13 @@ def draw_sample(train: pa.Table, test: pa.Table | None, sample: float, seed: int
     """Draw training rows, and the same share of the test rows, without replacement; the rows keep their order.
 
     Args:
+        train: rows to partition.
+        test: global test set.
         sample: share of the training rows in (0, 1), or their number.
+        seed: key of the draws.
+
+    Raises:
+        InputError: there are fewer training rows.
     """
     if sample > train.num_rows:
         raise InputError(
@@ -106,8 +123,15 @@ def append_augmented(
 
     Args:
         table: rows with a column of images: uint8 arrays, floats in [0, 1], or encoded images, whose copies are PNG.
+        label: column of classes.
         dividing: columns that identify a row's owner; a copy has those of its row.
+        names: augmentations, in their order.
         strengths: parameters of all augmentations, by name.
+        seed: seed of the run.
+
+    Raises:
+        InputError: there are no images, an image cannot be decoded or is too small, or values to recolour are not
+            pixels in [0, 1].
 
     Paper: FedMMB, section 4 ("the train size is doubled after augmentation").
     """

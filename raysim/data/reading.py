@@ -32,6 +32,9 @@ def text_of(path: Path) -> str:
 
     Args:
         path: file in UTF-8, with or without a byte order mark, and with line ends of any system.
+
+    Raises:
+        InputError: the file is in another encoding, or cannot be read.
     """
     try:
         bounds.check_bound(str(path), "bytes", path.stat().st_size, "MAX_ROW_BYTES", "give a shorter text")
@@ -65,6 +68,9 @@ def table_of(path: Path, words: Sequence[str] = ()) -> pa.Table:
     Args:
         path: Parquet file, if its name ends in .parquet, or else CSV file with a header.
         words: columns of a CSV file to read as strings, even if they look like "0013" or "NA".
+
+    Raises:
+        InputError: the file is damaged, or cannot be read.
     """
     try:
         if path.suffix.lower() == ".parquet":
@@ -79,6 +85,11 @@ def read_delimited(path: Path, most: int = bounds.MAX_ROWS, **options: Any) -> p
     """Read delimited text, packed or not; raise InputError if it is too large to be held.
 
     Arrow's reader of blocks would take the types of columns from the first block alone.
+
+    Args:
+        path: the file.
+        most: largest number of rows.
+        options: options of Arrow's reader.
     """
     size = rows = 0
     room = bounds.MEMORY_SHARE * bounds.free_memory() / TABLE_BYTES
@@ -97,6 +108,10 @@ def words_of(path: Path, *names: str) -> list[tuple[str, ...]]:
 
     Args:
         path: see `table_of`.
+        names: names of the columns.
+
+    Raises:
+        InputError: the file is damaged, has no rows, or lacks a column; a value is missing, or not text.
     """
     table = table_of(path, names)
     check_columns(table, names, path)
@@ -118,7 +133,12 @@ def named_in(folder: Path, name: str, listing: Path) -> Path:
     """Return the path of a file in a folder or below it.
 
     Args:
+        folder: folder of the file.
         name: path of the file inside the folder.
+        listing: file that names it, for the error message.
+
+    Raises:
+        InputError: there is no such file, or the name leads out of the folder.
     """
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise InputError(f"{listing} names {name!r}, which is not in {folder}: must be a file in there; correct it")
@@ -157,6 +177,10 @@ def check_values(table: pa.Table, where: str) -> None:
 
     Args:
         table: table with columns of any type; of encoded images only the bytes must exist.
+        where: name of the table, for the error message.
+
+    Raises:
+        InputError: a column has such a value; the message names the first.
     """
     check_rows(table, where)
     for name, column in zip(table.schema.names, table.columns, strict=True):

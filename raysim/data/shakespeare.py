@@ -43,6 +43,9 @@ def read_shakespeare(root: Path) -> Tables:
         `text`, 80 int16 numbers of characters; `label`, int64, the number of the next; `speaker`. There is no test
         part.
 
+    Raises:
+        InputError: there is no such file, or it has no speaker with more than 80 characters.
+
     Paper: RADFed, section IV-B; the vocabulary is that of LEAF (Caldas et al., arXiv:1812.01097).
     """
     path, speeches = _speeches(root)
@@ -68,7 +71,14 @@ def read_shakespeare(root: Path) -> Tables:
 
 
 def read_speeches(root: Path) -> Tables:
-    """Return all speeches with a text: `text` and `speaker`; there is no test part."""
+    """Return all speeches with a text: `text` and `speaker`; there is no test part.
+
+    Args:
+        root: as in `read_shakespeare`.
+
+    Raises:
+        InputError: there is no such file, or nobody speaks in it.
+    """
     path, speeches = _speeches(root)
     spoken = [(speaker.strip(), text) for speaker, text in speeches if text]
     if not spoken:

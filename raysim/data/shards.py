@@ -65,6 +65,8 @@ class Shards:
     memory, and are copied back while the device computes.
 
     Args:
+        path: folder of the population.
+        device: device of the tensors.
         share: this process's part of the device, in (0, 1].
         standardise: standardisation of the inputs; None for none.
         sites: sites whose shards are on this machine; None for all.

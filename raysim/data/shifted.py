@@ -39,9 +39,14 @@ def shifted(tables: Tables, label: str, shifts: Sequence[str], seed: int) -> Tab
         tables: train and test table of images, grey or in colour, of one size: arrays or encoded.
         label: column of classes; other columns are dropped.
         shifts: names in `SHIFTS`, one per domain.
+        seed: key of all draws.
 
     Returns:
         `image`, uint8 [channels, height, width], the label, and `domain`, the shift's name.
+
+    Raises:
+        InputError: a shift is unknown or repeated, there is none, there are no images, or strokes are to be changed
+            in images in colour.
     """
     parts = shift_domains(tables, label, shifts, seed)
     train = {name: own for name, (own, _) in parts.items()}

@@ -49,6 +49,9 @@ def read_digits(root: Path) -> Tables:
     Args:
         root: unused, because the files are part of scikit-learn.
 
+    Raises:
+        InputError: scikit-learn's file is missing or damaged.
+
     Paper: Alpaydin and Kaynak, "Optical recognition of handwritten digits", UCI Machine Learning Repository, 1998.
     """
     path = _digits_path()
@@ -69,6 +72,9 @@ def read_mnist(root: Path) -> Tables:
     Args:
         root: folder of torchvision's `MNIST/raw/`.
 
+    Raises:
+        InputError: a file is damaged, or missing and cannot be downloaded.
+
     Paper: LeCun, Cortes and Burges, "The MNIST database of handwritten digits", 1998.
     """
     return _download_idx("MNIST", root)
@@ -80,6 +86,9 @@ def read_fashion_mnist(root: Path) -> Tables:
     Args:
         root: folder of torchvision's `FashionMNIST/raw/`.
 
+    Raises:
+        InputError: a file is damaged, or missing and cannot be downloaded.
+
     Paper: Xiao, Rasul and Vollgraf, arXiv:1708.07747.
     """
     return _download_idx("FashionMNIST", root)
@@ -90,6 +99,9 @@ def read_cifar10(root: Path) -> Tables:
 
     Args:
         root: folder of torchvision's `cifar-10-batches-py/`.
+
+    Raises:
+        InputError: a file is damaged, or missing and cannot be downloaded.
 
     Paper: Krizhevsky, "Learning multiple layers of features from tiny images", 2009, chapter 3.
     """
@@ -112,6 +124,10 @@ def read_idx(folder: Path, part: str, source: str) -> pa.Table:
     Args:
         folder: folder of `PART-images-idx3-ubyte` and `PART-labels-idx1-ubyte`, plain or packed (.gz).
         part: "train" or "t10k".
+        source: origin of the files, for the error message.
+
+    Raises:
+        InputError: a file is missing or damaged, or the two do not match.
     """
     images = _idx_values(folder / f"{part}-images-idx3-ubyte", (MNIST_SIDE, MNIST_SIDE), source)
     path = folder / f"{part}-labels-idx1-ubyte"
@@ -122,7 +138,13 @@ def read_idx(folder: Path, part: str, source: str) -> pa.Table:
 
 
 def digits_table(images: Bytes, labels: npt.NDArray[Any], path: Path) -> pa.Table:
-    """Return a table of images and their labels, and check that the labels are 0 to 9."""
+    """Return a table of images and their labels, and check that the labels are 0 to 9.
+
+    Args:
+        images: [n, channels, height, width].
+        labels: [n].
+        path: file of the images, for the error message.
+    """
     table = pa.table({"image": nested(images), "label": np.asarray(labels).astype(np.int64)})
     check_rows(table, str(path))
     check_labels(table["label"], path, 0, 9)
@@ -130,7 +152,11 @@ def digits_table(images: Bytes, labels: npt.NDArray[Any], path: Path) -> pa.Tabl
 
 
 def _digits_path() -> Path:
-    """Return the file of the digits in the installed scikit-learn."""
+    """Return the file of the digits in the installed scikit-learn.
+
+    Raises:
+        InputError: scikit-learn is not installed, or lacks the file.
+    """
     try:
         path = Path(str(distribution("scikit-learn").locate_file(DIGITS_FILE)))
     except PackageNotFoundError:

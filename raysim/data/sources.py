@@ -39,6 +39,7 @@ class LoadedDataSet:
         name: name asked for, "digits" or "file:PATH.parquet".
         train: label column, features, and columns that identify a row's owner.
         test: the same columns, or None.
+        label: name of the label column.
         dividing: columns that identify a row's owner: a domain, a speaker, a hospital.
     """
 
@@ -110,6 +111,11 @@ def load(
         without: columns to drop, of any type.
         shifts: domains of "shifted:NAME".
         text: tokenizer of columns of text; None for data without them.
+        seed: key of the draws.
+
+    Raises:
+        InputError: an unknown name, missing or damaged files, a table that cannot be trained on, or a class that only
+            the test set has.
     """
     first, *others = [label] if label is None or isinstance(label, str) else label
     apart = [*dividing, *without, *others]
@@ -155,7 +161,11 @@ def read(
 
 
 def check_classes(train: pa.Table, test: pa.Table | None, label: str, name: str) -> None:
-    """Check that every class of the test set is also in the training set."""
+    """Check that every class of the test set is also in the training set.
+
+    Raises:
+        InputError: one is not, or the labels are of two kinds.
+    """
     if test is None or label not in test.schema.names or not is_label(train.schema.field(label).type):
         return
     known, tested = (set(pc.unique(part[label]).to_pylist()) for part in (train, test))

@@ -49,6 +49,9 @@ def read_synthetic(dataset: str, seed: int) -> pa.Table:
     Returns:
         `x`, float32 [60], `label`, int64, and `client`, a number.
 
+    Raises:
+        InputError: the name has another form.
+
     Paper: Li et al., "Federated Optimization in Heterogeneous Networks" (FedProx), section 5.1 and appendix C.1. Its
     sizes are floor(L) + 50, L ~ LogNormal(4, 2).
 
@@ -76,6 +79,14 @@ def read_synthetic(dataset: str, seed: int) -> pa.Table:
 def _synthetic_client(
     seed: int, client: int, variances: tuple[float, float] | None, mean_rows: float | None
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Draw the inputs and labels of a client.
+
+    Args:
+        seed: key of the draws.
+        client: number of the client.
+        variances: alpha and beta; None for "iid".
+        mean_rows: mean number of rows; None for the paper's sizes.
+    """
     alpha, beta = variances or (0.0, 0.0)
     draw = generator(seed, Purpose.SYNTHETIC, OWN_DRAW, client)
     u, b = draw.normal(0, np.sqrt(alpha)), draw.normal(0, np.sqrt(beta))
@@ -100,6 +111,7 @@ def read_gaussians(root: Path, seed: int) -> Tables:
 
     Args:
         root: unused, because the data set has no files.
+        seed: key of the draws.
 
     Returns:
         `x`, float32 [10], `label`, int64, and `domain`, the client's name, for training and for testing.
@@ -118,11 +130,10 @@ def read_gaussians(root: Path, seed: int) -> Tables:
     return train, test
 
 
-def covariance() -> npt.NDArray[np.float64]:
+def covariance(correlation: float = GAUSSIAN_CORRELATION) -> npt.NDArray[np.float64]:
     """Return Sigma_2, [10, 10]."""
     signs = np.where(np.arange(GAUSSIAN_FEATURES) % 2, -1.0, 1.0)
-    spread = GAUSSIAN_CORRELATION * np.outer(signs, signs)
-    return (1 - GAUSSIAN_CORRELATION) * np.eye(GAUSSIAN_FEATURES) + spread
+    return (1 - correlation) * np.eye(GAUSSIAN_FEATURES) + correlation * np.outer(signs, signs)
 
 
 def _gaussian_client(seed: int, part: int, client: int, name: str) -> pa.Table:

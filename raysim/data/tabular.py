@@ -52,7 +52,11 @@ def read_table(path: Path, label: str, dividing: Collection[str] = ()) -> pa.Tab
 
     Args:
         path: file whose name ends in one of `SUFFIXES`, or else a Parquet file.
+        label: column of classes.
         dividing: columns that identify a row's owner; all other columns are features.
+
+    Raises:
+        InputError: the file is missing or damaged, or a column, a type or a value is not allowed.
     """
     if not path.is_file():
         raise InputError(f"{path} is {'a folder' if path.is_dir() else 'missing'}: give the path of a file")
@@ -73,7 +77,13 @@ def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = 
     """Return a user's table with its arrays `arranged`, after a check that a model can be trained on its rows.
 
     Args:
+        table: rows with all their columns.
+        label: column of classes.
+        where: name of the table, for the error message.
         dividing: columns that identify a row's owner; all other columns are features.
+
+    Raises:
+        InputError: a column, a type or a value is not allowed.
     """
     names = table.schema.names
     if (twice := repeated(names)) is not None:
@@ -115,6 +125,9 @@ def read_covertype(root: Path) -> Tables:
             `covtype.data` or `covtype.data.gz`. If it has none, scikit-learn downloads the set and raysim writes
             `covertype.parquet`. There is no test part.
 
+    Raises:
+        InputError: there is no file and no download, or the file is damaged.
+
     Paper: Blackard and Dean, "Comparative accuracies of artificial neural networks and discriminant analysis", 1999.
     """
     original = next((root / name for name in ("covtype.data", "covtype.data.gz") if (root / name).is_file()), None)
@@ -138,6 +151,9 @@ def read_eicu(root: Path) -> Tables:
         root: folder of `eicu.parquet` or `eicu.csv`, one row per admission: `hospital` (`hospitalid` of `patient`),
             `label` (1: `hospitaldischargestatus` is "Expired", 0: "Alive"), and numbers without missing values, such
             as the columns of `apacheApsVar` and `apachePredVar` known at the time. There is no test part.
+
+    Raises:
+        InputError: there is no file, it is damaged, lacks a column, or has no hospital to keep.
 
     Paper: Pollard et al., Scientific Data 5, 2018; RADFed, section IV-B.
     """

@@ -17,8 +17,12 @@ def joined_labels(table: pa.Table, labels: Sequence[str], keep: Collection[str] 
     """Return the table with the columns of numbers `labels` as one of lists, float32, and its name.
 
     Args:
+        table: rows with the columns.
         labels: columns of numbers.
         keep: columns that stay beside the new one.
+
+    Raises:
+        InputError: a column is missing or holds no numbers.
     """
     for name in labels:
         if name not in table.schema.names:

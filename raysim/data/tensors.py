@@ -28,9 +28,14 @@ class BatchDecoder:
     `raysim.data.labels`.
 
     Args:
+        schema: columns of the population.
+        label: name of the label column.
         classes: existing labels, in any order; class i is the i-th smallest.
         dividing: columns that identify a row's owner and are no features.
         limits: least and largest label that is a number; None for any.
+
+    Raises:
+        InputError: the columns cannot be features, or are encoded images, or the labels cannot be labels.
     """
 
     def __init__(
@@ -59,7 +64,11 @@ class BatchDecoder:
         return 4 * prod(self.shape) + self.labels.label(self.shape).nbytes
 
     def __call__(self, batch: pa.RecordBatch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the batch as x, float32 [n, *shape], and y, its labels."""
+        """Return the batch as x, float32 [n, *shape], and y, its labels.
+
+        Raises:
+            InputError: a label is not one of the classes, or a feature is missing, infinite or not a number.
+        """
         # Use torch's own memory. Arrow's is mapped read-only, and a write would crash. NumPy's is aligned to fewer
         # bytes, so a matrix product may add in another order.
         x = torch.empty((batch.num_rows, *self.shape), dtype=torch.float32)

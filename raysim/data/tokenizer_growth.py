@@ -76,6 +76,9 @@ def check_growth(name: str, tokenizer: str | bytes) -> None:
     Args:
         name: name of the tokenizer in the file.
         tokenizer: its `tokenizer.json`.
+
+    Raises:
+        InputError: a text may become more than `MOST_GROWTH` times as long, or get more characters or tokens.
     """
     parts, growth = json.loads(tokenizer), _Growth()
     for step in _steps(parts.get("normalizer")):

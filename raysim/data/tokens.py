@@ -64,6 +64,9 @@ class Tokenizer:
             label: label column; "next-token" replaces it by `next`, int64 [length].
             owners: columns that identify a row's owner. Texts of one owner are joined before they are cut to sequences.
             keep: further columns to keep.
+
+        Raises:
+            InputError: a column of text is missing or holds none, or the tokenizer cannot be loaded.
         """
         for name in self.columns:
             if name not in table.schema.names:

@@ -15,6 +15,11 @@ def open_devices(experiment: Experiment, folder: Path, clients: int) -> tuple[De
 
     Args:
         experiment: experiment as its file has it.
+        folder: folder of the run.
+        clients: number of clients of the population.
+
+    Raises:
+        InputError: the table is wrong or damaged, or is not the one that the experiment names.
     """
     table = experiment.devices
     if table is None:

@@ -42,6 +42,9 @@ def read_fedscale(capacity: Path, behaviour: Path | None, out: Path) -> None:
         capacity: file `client_device_capacity`.
         behaviour: file `client_behave_trace`; None if all devices are always available.
         out: new Parquet file.
+
+    Raises:
+        InputError: a file is no such pickle, or a number makes no sense.
     """
     clients = _entries(capacity, "computation", "communication")
     numbers = np.array([_positive(capacity, client, entry) for client, entry in clients.items()])

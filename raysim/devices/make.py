@@ -97,8 +97,12 @@ def make(path: Path, clients: int, seed: int = 0, kinds: tuple[DeviceKind, ...] 
     Args:
         path: new Parquet file.
         clients: number of clients, from 1 to `MOST_CLIENTS`.
+        seed: seed of all draws.
         kinds: kinds of devices.
         night: whether clients are available at night alone, see `raysim.devices.night.nights`; otherwise always.
+
+    Raises:
+        InputError: `clients` is out of range, or the path is no place for a table.
     """
     if not 1 <= clients <= MOST_CLIENTS:
         raise InputError(f"--clients = {clients}: must be from 1 to {MOST_CLIENTS}; set fewer, or write your own table")

@@ -1,5 +1,7 @@
 """Tables of devices as users write them: Parquet with one row a device, checked and read by record batches."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -65,11 +67,15 @@ class DeviceSource:
     """Table of devices in a Parquet file.
 
     Args:
+        path: file of the table.
         clients: number of clients, of which a column `client` must name each once.
 
     Attributes:
         columns: names of the columns.
         kinds: numbers of the kinds that were read so far, by name.
+
+    Raises:
+        InputError: the file is no Parquet table of devices.
     """
 
     def __init__(self, path: Path, clients: int) -> None:
@@ -90,7 +96,11 @@ class DeviceSource:
             raise InputError(f"{self._name}: must have only one of the columns client and share; remove the other")
 
     def batches(self) -> Iterator[DeviceRows]:
-        """Yield the rows of the table in order."""
+        """Yield the rows of the table in order.
+
+        Raises:
+            InputError: a value makes no sense, with its row and column; or there is not one row for each client.
+        """
         shares = 0.0
         batches = self._file.iter_batches(BATCH)
         while True:
@@ -113,6 +123,7 @@ class DeviceSource:
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
+        """Turn errors of reading the file into an InputError."""
         try:
             yield
         except (OSError, pa.ArrowException) as error:
@@ -131,6 +142,13 @@ class DeviceSource:
         return self._with_intervals(batch, numbers | {"period": self._numbers(batch, "period", inf)})
 
     def _numbers(self, batch: pa.RecordBatch, name: str, missing: float) -> NDArray[Any]:
+        """Return a column of numbers.
+
+        Args:
+            batch: rows of the table.
+            name: name of the column.
+            missing: number in place of a null, or of all numbers if there is no such column; NaN allows no null.
+        """
         if name not in self.columns:
             return np.full(batch.num_rows, missing)
         column = self._cast(batch.column(name), name, pa.int64() if name == "client" else pa.float64())

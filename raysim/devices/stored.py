@@ -56,6 +56,8 @@ def store(source: Path, folder: Path, clients: int, expected: str | None = None)
 
     Args:
         source: table in Parquet.
+        folder: folder of the run.
+        clients: number of clients of the population.
         expected: SHA-256 that the table must have; None for any.
 
     Raises:
@@ -107,6 +109,11 @@ def open_stored(path: Path, clients: int, seed: int) -> tuple[DeviceTable, str]:
 
     Args:
         path: file that `store` wrote.
+        clients: number of clients of the population.
+        seed: seed of the run.
+
+    Raises:
+        InputError: the file is damaged.
     """
     if path.name != DEVICES.replace("*", sha256(path)):
         raise InputError(

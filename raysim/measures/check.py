@@ -19,7 +19,19 @@ def measuring(measures: Sequence[str]) -> list[Option]:
 def check_measures(
     measures: Sequence[str], targets: Targets, every: int, algorithm: Algorithm, layouts: Layouts
 ) -> None:
-    """Check that measures apply to an algorithm."""
+    """Check that measures apply to an algorithm.
+
+    Args:
+        measures: names of measures.
+        targets: data to evaluate on.
+        every: rounds between two evaluations.
+        algorithm: parts of the algorithm.
+        layouts: division of the model's entries.
+
+    Raises:
+        InputError: there is nothing to measure, clients have personal entries, or the test loss is not measured in
+            every round; or models cannot be fine-tuned.
+    """
     _check_rounds(measures, algorithm, layouts)
     if targets.finetuning is not None:
         targets.finetuning.check(algorithm, layouts)

@@ -18,6 +18,8 @@ def by_kind(
 
     Args:
         state: state of the written model.
+        algorithm: parts of the algorithm.
+        fleet: fleet that runs the blocks.
         targets: data to evaluate on; if they have clients' own test parts, the metrics are those of `local`.
         accounts: sums of each training client, in the census's order; see `AlgorithmFolder.accounts`.
 

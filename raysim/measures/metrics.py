@@ -258,6 +258,7 @@ def own_metric(name: str, thing: Any) -> Metric:
     """Return a user's own metric.
 
     Args:
+        name: name of the metric.
         thing: function of (outputs, y) that returns a number for each sample, whose mean is the metric; or an object
             whose `sums(outputs, y)` are numbers of each sample, [n, k], and whose `value(sums, samples)` is the metric.
     """

@@ -88,6 +88,7 @@ class Evaluate(Function):
 
     Args:
         part: part of each client's samples; None for slices of a test set, whose metrics make no mean.
+        metrics: metrics.
         loss: loss of the metric "loss".
         domain: domain of the test set; None for the global one.
         own_statistics: whether batch-norm statistics come from the scored data: each client's, or the whole test set's.

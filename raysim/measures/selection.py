@@ -17,6 +17,7 @@ class EvaluationHistory:
     """Summary of all evaluations so far.
 
     Args:
+        evaluations: number of evaluations.
         best: best finite value by column.
         best_round: first round with the best value, by column.
         gained: number of the evaluation with the best value, starting at 1, by column.
@@ -68,7 +69,11 @@ class Selection:
     targets: Mapping[str, float] = field(default_factory=dict)
 
     def check(self, columns: Sequence[str]) -> None:
-        """Check that the columns of the rules are measured."""
+        """Check that the columns of the rules are measured.
+
+        Raises:
+            InputError: a column is not measured; it is named beside the measured ones.
+        """
         for column in self.targets:
             if column not in columns:
                 raise unknown(f"key 'evaluate.target.{column}'", column, columns or ["nothing is measured"])

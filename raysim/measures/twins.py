@@ -47,8 +47,10 @@ class TwinState:
     """State of a twin between two rounds.
 
     Args:
+        model: entries of the model.
         personal: entries beside the model, such as a batch cursor.
         rounds: number of finished rounds.
+        drawn: number of samples drawn.
         squares: sum over rounds of the squared differences of the test losses.
     """
 
@@ -69,6 +71,7 @@ def twins_of(measures: Sequence[str], state: State, targets: Targets) -> tuple[T
     Args:
         measures: names of measures; a name without a twin is skipped.
         state: state before the first round; a twin starts from the same model.
+        targets: data to evaluate on.
     """
     twins: list[Twin] = []
     if "dc" in measures:
@@ -86,6 +89,9 @@ class Divergence:
     Both start from the same model and train with the same local settings. Between aggregations, w_FL is the model
     that an aggregation would give now. A round of the twin begins after each of the run's rounds, and ends during the
     next one.
+
+    Args:
+        state: state of the twin.
 
     Paper: RADFed, section V, "DC". Deviations: the paper's weights are the parameters; batch-norm statistics are left
     out. The update of the union uses the draws of its first client, so a single client does not diverge.
@@ -132,6 +138,7 @@ class Concordance:
     `local.epochs` passes over the union.
 
     Args:
+        state: state of the twin.
         targets: data to evaluate on, with the global test set.
 
     Paper: FedMMB, section 3.1, equation 3; epsilon 0.01 in section 4.
@@ -180,6 +187,8 @@ class TwinSteps(Function):
 
     Args:
         local: settings of a client update.
+        lr: learning rate of the round.
+        seed: seed of the run.
         round_number: round, starting at 1.
         drawn: number of samples drawn before.
         updates: number K of client updates in the round; a batch of the twin is as large as K client batches.

@@ -32,12 +32,16 @@ def add_lora(
         y <- W x + alpha / rank B A x,   A drawn, [rank, inputs],   B = 0, [outputs, rank]
 
     Args:
+        module: model to change.
         rank: rows of A.
         alpha: scale.
         dropout: share of inputs of A that are dropped in training.
         targets: names of layers, or their ends, such as "c_attn"; empty for all layers but the head.
         trains_head: whether the head trains as a whole.
         seed: key of A.
+
+    Raises:
+        InputError: the extra is missing, or a target does not exist or cannot have an adapter.
 
     Paper: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021, section 4.1.
     """

@@ -44,8 +44,7 @@ class ModelBuilder:
 
     Args:
         build: function or class that returns the module. It is called with its own parameters and those of `shape`,
-            `classes`, `norm` ("none" or "batch") and `labels` (kind of the labels) that its signature has. The module
-            maps x [n, *shape] to logits [n, classes].
+            `classes`, `norm` ("none" or "batch") and `labels` (kind of the labels) that its signature has.
     """
 
     build: Callable[..., nn.Module]
@@ -115,6 +114,9 @@ def build(
         own: a user's own class or function, called `name`.
         tell: receives a line about loaded weights, for the user.
         parameters: the model's own, listed in `MODELS[name].parameters`, and those of `ModelOptions`.
+
+    Raises:
+        InputError: an unknown model or parameter, a value that is not allowed, or a shape that does not fit.
     """
     from algorithms.training.forked import forked
     from raysim.models.module_checks import check_size

@@ -6,14 +6,22 @@ from raysim.common.errors import InputError
 
 
 def positive(name: str, value: object) -> int:
-    """Return `value` if it is a positive whole number."""
+    """Return `value` if it is a positive whole number.
+
+    Raises:
+        InputError: it is not; the message names the parameter `name`.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(f"{name} is {value!r}, but must be a positive whole number: set {name} to 1 or more")
     return value
 
 
 def positives(name: str, values: object) -> tuple[int, ...]:
-    """Return `values` as a tuple if it is a list of at least one positive whole number."""
+    """Return `values` as a tuple if it is a list of at least one positive whole number.
+
+    Raises:
+        InputError: it is not; the message names the parameter `name`.
+    """
     if not isinstance(values, Sequence) or isinstance(values, str) or not values:
         raise InputError(f"{name} is {values!r}, but must be a list of positive whole numbers, like [200, 200]")
     return tuple(positive(f"{name}[{i}]", value) for i, value in enumerate(values))
@@ -23,8 +31,13 @@ def image_shape(model: str, shape: tuple[int, ...], least: int = 1, remedy: str 
     """Return the channels, height and width of the images that a model takes.
 
     Args:
+        model: name of the model, for the error message.
+        shape: shape of one sample.
         least: smallest height and width that leave a value behind every layer.
         remedy: the model's own remedy for smaller images.
+
+    Raises:
+        InputError: the samples are not images, or smaller.
     """
     if len(shape) != 3 or min(shape[1:]) < least:
         other = f", or {remedy}" if remedy else ""

@@ -1,9 +1,4 @@
-"""Convolutional networks without branches, most of them from the papers' tables.
-
-A builder takes the `shape` of an image, (channels, height, width), and the number of `classes`. Its model maps x
-[n, *shape] to logits [n, classes], and has `norm` behind each convolution and each hidden layer. Images that are too
-small for its layers are refused.
-"""
+"""Convolutional networks without branches, most of them from the papers' tables."""
 
 from __future__ import annotations
 
@@ -32,8 +27,14 @@ def cnn(
     """Build a convolutional network: 3x3 convolution, norm, ReLU and 2x2 max pooling, repeated; then a hidden layer.
 
     Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
         channels: outputs of each convolution; every one halves height and width.
         hidden: width of the linear layer before the output.
+        norm: normaliser behind each convolution and the hidden layer.
+
+    Raises:
+        InputError: the data are not images or too small, or a width is not positive.
     """
     from torch import nn
 
@@ -64,7 +65,12 @@ def cnn_dropout(shape: tuple[int, ...], classes: int, *, hidden: int = 128) -> n
     1,206,590 parameters for 28x28x1 inputs and 62 classes, as in the paper. The convolutions have no padding.
 
     Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
         hidden: width of the linear layer before the output.
+
+    Raises:
+        InputError: the data are not images of at least 6x6, or the width is not positive.
 
     Paper: Reddi et al., "Adaptive Federated Optimization", 2021, table 4.
     """
@@ -94,7 +100,12 @@ def lenet(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mo
     62,006 parameters for 32x32x3 inputs and 10 classes. The convolutions have no padding.
 
     Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
         norm: normaliser behind each convolution and hidden layer; FixBN, section 4, compares batch and group.
+
+    Raises:
+        InputError: the data are not images of at least 16x16.
 
     Paper: FixBN, section 4, after LeCun et al., "Gradient-based learning applied to document recognition", 1998.
 
@@ -117,6 +128,14 @@ def cnn3(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mod
 
     1,663,370 parameters for 28x28x1 inputs and 10 classes, as McMahan et al. count.
 
+    Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        norm: normaliser behind each convolution and the hidden layer.
+
+    Raises:
+        InputError: the data are not images of at least 4x4.
+
     Paper: FedMMB, section 4; it is the convolutional network of McMahan et al., AISTATS 2017, section 3.
 
     Deviations:
@@ -134,6 +153,14 @@ def cnn4(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mod
     """Build FedMMB's 4CFNN: three 3x3 convolutions of 128, 256 and 512 channels, a hidden layer of 1024.
 
     9,878,794 parameters for 32x32x3 inputs and 10 classes.
+
+    Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        norm: normaliser behind each convolution and the hidden layer.
+
+    Raises:
+        InputError: the data are not images of at least 8x8.
 
     Paper: FedMMB, section 4.
 
@@ -153,6 +180,14 @@ def fedbs_mnist(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -
 
     29,034 parameters for 28x28x1 inputs and 10 classes.
 
+    Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        norm: normaliser behind each convolution.
+
+    Raises:
+        InputError: the data are not images of at least 4x4.
+
     Paper: Idrissi et al., "FedBS: Learning on Non-IID Data in Federated Learning using Batch Normalization", section V.
 
     Deviations:
@@ -169,6 +204,14 @@ def fedbs_cifar(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -
     """Build FedBS's network for CIFAR-10: a 5x5 and three 3x3 convolutions, 100 to 500 channels, three linear layers.
 
     2,865,430 parameters for 32x32x3 inputs and 10 classes.
+
+    Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        norm: normaliser behind each convolution.
+
+    Raises:
+        InputError: the data are not images of at least 2x2.
 
     Paper: Idrissi et al., "FedBS: Learning on Non-IID Data in Federated Learning using Batch Normalization", section V.
 
@@ -189,6 +232,14 @@ def digit_cnn(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -> 
     """Build FedBN's six-layer network for digits: three 5x5 convolutions, hidden layers of 2048 and 512.
 
     14,219,210 parameters for 28x28x3 inputs and 10 classes.
+
+    Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        norm: normaliser behind each convolution and hidden layer.
+
+    Raises:
+        InputError: the data are not images of at least 4x4.
 
     Paper: Li et al., "FedBN", ICLR 2021, appendix D.2.
 
@@ -211,6 +262,14 @@ def alexnet_bn(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") ->
     """Build FedBN's AlexNet for Office-Caltech10 and DomainNet: five convolutions, hidden layers of 4096 and 4096.
 
     57,063,498 parameters for 256x256x3 inputs and 10 classes.
+
+    Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        norm: normaliser behind each convolution and hidden layer.
+
+    Raises:
+        InputError: the data are not images of at least 63x63.
 
     Paper: Li et al., "FedBN", ICLR 2021, appendix D.3.
 
@@ -238,6 +297,14 @@ def vgg16(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mo
 
     81,860,423 parameters for 200x150x3 inputs and 7 classes; FedMMB, section 4, counts about 82 million. The model
     flattens 6x4x512 values. torchvision's VGG16 pools to 7x7 and has more parameters.
+
+    Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        norm: normaliser behind each convolution and hidden layer.
+
+    Raises:
+        InputError: the data are not images of at least 32x32.
 
     Paper: Simonyan and Zisserman, 2015, configuration D, as Keras builds it for FedMMB.
     """

@@ -58,7 +58,11 @@ def fixup(module: nn.Module, shape: tuple[int, ...], seed: int) -> None:
 
     Args:
         module: network to change; entries keep their names, and `bnI.bias` and `bnM.scale` become scalars.
+        shape: shape of one sample.
         seed: key of the initial weights.
+
+    Raises:
+        InputError: there are no residual blocks, or a block has no shortcut.
 
     Paper: section 3.
 

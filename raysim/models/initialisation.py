@@ -36,9 +36,13 @@ def initialise(module: nn.Module, init: Init, std: float | None, seed: int) -> N
     - normal: weights and biases from N(0, std^2) (FedBN, appendix F: std = 10).
 
     Args:
+        module: model to change.
         init: one of these names.
         std: standard deviation of "normal".
         seed: key of the draws, which follow the order of the module's layers.
+
+    Raises:
+        InputError: a layer of another type has entries to train.
     """
     if init == "default":
         return
@@ -75,8 +79,12 @@ def freeze_before(module: nn.Module, part: str) -> None:
     """Freeze all entries before the first one of a part.
 
     Args:
+        module: model to change.
         part: "all", or the name of a layer or entry, or its beginning up to a dot: "features.17" trains all of
             `features.17.conv.0.0.weight` and everything behind it in the order of the module's layers.
+
+    Raises:
+        InputError: there is no such part, or nothing in it or behind it trains.
     """
     if part == WHOLE_MODEL:
         return
@@ -102,10 +110,17 @@ def load_weights(module: nn.Module, weights: str, name: str, classes: int) -> tu
     number. Batch norm's counters may be absent.
 
     Args:
+        module: model to change.
         weights: path of a `.safetensors` file, or one of torchvision's names, such as "IMAGENET1K_V1" or "DEFAULT".
+        name: name of the model.
+        classes: number of classes of the model.
 
     Returns:
         The classifier's entries that keep their drawn weights.
+
+    Raises:
+        InputError: there is no such file or name, torchvision's weights cannot be downloaded, or entries are missing,
+            unexpected or of another shape.
     """
     values = _from_file(weights) if weights.endswith(WEIGHTS_SUFFIX) else _from_torchvision(weights, name, module)
     entries = {entry.name: entry for entry in Layout.of(module).entries}

@@ -45,6 +45,9 @@ def check_keys(norm: str, given: Mapping[str, object]) -> None:
     Args:
         norm: name of a normaliser.
         given: keys and their values; None counts as not given.
+
+    Raises:
+        InputError: a key does not belong to the normaliser; the message lists the keys that do.
     """
     for key, value in given.items():
         if value is not None and key not in KEYS[norm]:
@@ -74,6 +77,9 @@ class RenormLimits:
         start: batches before which the layer is batch norm, >= 0; its first batch always is.
         r_end: batches at which r_max is reached, >= start.
         d_end: batches at which d_max is reached, >= start.
+
+    Raises:
+        InputError: a value is out of range.
 
     Paper: section 4 opens r from 1 to 3 between 5,000 and 40,000 steps, and d from 0 to 5 between 5,000 and 25,000.
 

@@ -15,7 +15,12 @@ from raysim.common.hub import NO_CODE, check_model_folder, quiet_hub, reason_of
 
 
 class Language(nn.Module):
-    """Network from tokens [n, length], -1 for none, to logits [n, classes] or [n, classes, length]."""
+    """Network from tokens [n, length], -1 for none, to logits [n, classes] or [n, classes, length].
+
+    Args:
+        network: network of the library.
+        classes: number of outputs.
+    """
 
     def __init__(self, network: Any, classes: int) -> None:
         super().__init__()

@@ -25,6 +25,9 @@ def remake(layer: _ConvNd, kinds: Sequence[type[_ConvNd]], purpose: str) -> _Con
         layer: one of torch's convolutions; a subclass is refused, because it may compute something else.
         kinds: subclasses of torch's convolutions.
         purpose: beginning of the error message: the feature and the layer.
+
+    Raises:
+        InputError: no kind matches.
     """
     kind: Callable[..., _ConvNd] | None = next((kind for kind in kinds if type(layer) in kind.__bases__), None)
     if kind is None:
@@ -53,6 +56,9 @@ def standardised(weight: torch.Tensor) -> torch.Tensor:
 
         w_o <- (w_o - mean(w_o)) / sqrt(var(w_o) + eps),   over the I values of output o
 
+    Args:
+        weight: [outputs, inputs, *kernel].
+
     Paper: Qiao et al., "Weight Standardization", 2019.
     """
     variance, mean = torch.var_mean(weight, list(range(1, weight.dim())), correction=0, keepdim=True)
@@ -73,7 +79,15 @@ StandardisedConv1d, StandardisedConv2d, StandardisedConv3d = STANDARDISED = tupl
 
 
 def standardised_convolution(layer: _ConvNd, name: str) -> _ConvNd:
-    """Return a convolution with standardised weights; it keeps the layer's entries."""
+    """Return a convolution with standardised weights; it keeps the layer's entries.
+
+    Args:
+        layer: convolution to replace.
+        name: name of the layer, for the error message.
+
+    Raises:
+        InputError: a filter has a single weight, whose standardised value is 0, or the layer is a subclass.
+    """
     if layer.weight[0].numel() < 2:
         raise InputError(
             f"norm 'group+ws' over model layer {name}, whose filters have one weight: must be two or more, because a "

@@ -20,7 +20,11 @@ def check_size(name: str, make: Callable[[], nn.Module]) -> None:
     """Refuse a model that this machine's memory cannot train, before any of it is allocated.
 
     Args:
+        name: name of the model, for the error message.
         make: builder; it is called in a context that gives tensors shapes but no memory.
+
+    Raises:
+        InputError: the model is too large.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
@@ -47,6 +51,10 @@ def check_own_module(module: nn.Module, sample: torch.Tensor, name: str) -> None
     Args:
         module: the user's module; it stays unchanged.
         sample: one sample, [*shape], of the module's type; its values do not matter.
+        name: name of the model.
+
+    Raises:
+        InputError: its logits are not a tensor, do not depend on its parameters, or change in a second pass.
     """
     tried, x = deepcopy(module).cpu(), torch.ones_like(torch.stack([sample, sample]))
     try:

@@ -27,8 +27,12 @@ def batch_norm(norm: Norm, channels: int, *, spatial: bool) -> list[nn.Module]:
     `converted` later puts another normaliser in the place of batch norm.
 
     Args:
+        norm: normaliser asked for.
         channels: outputs of the layer before.
         spatial: True behind a convolution, [n, channels, height, width]; False behind a linear layer.
+
+    Raises:
+        InputError: the norm is not known.
     """
     check_norm(norm)
     if norm == "none":
@@ -55,6 +59,9 @@ class Normaliser:
         momentum: momentum of running statistics; None for the model's own, in torch 0.1.
         eps: addend of variances; None for the model's own, in torch 1e-5.
         limits: limits of batch renormalisation.
+
+    Raises:
+        InputError: the norm is not known or does not have the parameter, or a value is out of range.
     """
 
     norm: str
@@ -81,7 +88,11 @@ def converted(module: nn.Module, normaliser: Normaliser, shape: tuple[int, ...],
     Args:
         module: model to change; the same object is returned, unless it is itself a batch-norm layer.
         normaliser: replacement.
+        shape: shape of one sample.
         seed: key of Fixup's initial weights; the others draw nothing.
+
+    Raises:
+        InputError: the module has no batch-norm layer, or the normaliser makes no sense for one.
     """
     norm, layers = normaliser.norm, {m: name for name, m in module.named_modules() if is_batch_norm(m)}
     if not layers and norm != "none":

@@ -47,6 +47,9 @@ class ModelOptions:
         lora_dropout: dropout of the adapters' inputs; None for 0.
         lora_targets: names of the layers with adapters, or their ends; None for all but the head.
         head: name of the classifier's layer, or of several; None for the default, see `head_layers`.
+
+    Raises:
+        InputError: two keys exclude each other, or the norm has no such key.
     """
 
     norm: Norm | None = None

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
 
 def logistic(shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Build a logistic regression: one linear layer on the flattened input."""
+    """Build a logistic regression: one linear layer on the flattened input.
+
+    Args:
+        shape: shape of one sample; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+    """
     from torch import nn
 
     model = nn.Sequential()
@@ -34,7 +39,13 @@ def mlp(
     With widths 784-200-200-10 it is the "2NN" of McMahan et al., AISTATS 2017, section 3.
 
     Args:
+        shape: shape of one sample; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
         hidden: widths of the hidden layers.
+        norm: normaliser behind each hidden layer.
+
+    Raises:
+        InputError: a width is not positive.
     """
     from torch import nn
 

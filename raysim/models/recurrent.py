@@ -33,6 +33,10 @@ def lstm(
         hidden: width of the recurrent layers.
         layers: number of recurrent layers.
 
+    Raises:
+        InputError: the data are not sequences, or a size is not positive. The model itself raises it for a value that
+            is not a symbol.
+
     Paper: RADFed, section V; the network is LEAF's for Shakespeare (Caldas et al., 2018).
 
     Deviations:

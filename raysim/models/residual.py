@@ -27,7 +27,12 @@ def resnet20(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -> n
     3 x 19 + 1 = 58 exchanges. Shortcuts have no parameters.
 
     Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
         norm: normaliser behind each convolution; with "none" convolutions have biases.
+
+    Raises:
+        InputError: the data are not images.
 
     Paper: He et al., "Deep Residual Learning for Image Recognition", section 4.2.
     """
@@ -56,9 +61,14 @@ def resnet18(shape: tuple[int, ...], classes: int, *, stem: Stem = "imagenet", n
     11,689,512 parameters for 3 channels and 1000 classes. FixBN trains it on ImageNet and Tiny-ImageNet.
 
     Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
         stem: "imagenet" halves the image twice before the first block, by a 7x7 convolution and a pool; "small" has
             a 3x3 convolution instead, which keeps the size.
         norm: normaliser behind each convolution; "none" leaves convolutions without biases.
+
+    Raises:
+        InputError: the data are not images, or the stem or norm is not known.
 
     Paper: He et al., "Deep Residual Learning for Image Recognition".
     """
@@ -85,8 +95,13 @@ def mobilenet_v2(shape: tuple[int, ...], classes: int, *, dropout: float = 0.2, 
     2,236,682 parameters for 3 channels and 10 classes. RADFed trains it on CIFAR-10 at 224x224.
 
     Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
         dropout: dropout probability before the output, in [0, 1).
         norm: normaliser behind each convolution; "none" leaves convolutions without biases.
+
+    Raises:
+        InputError: the data are not images, or the dropout is not in [0, 1).
 
     Paper: Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks".
     """

@@ -39,6 +39,10 @@ def adapted(module: nn.Module, norm: Norm) -> nn.Module:
 
     Args:
         module: one of torchvision's networks; it is changed.
+        norm: normaliser asked for.
+
+    Raises:
+        InputError: the norm is not known.
     """
     check_norm(norm)
     for parent in list(module.modules()):
@@ -52,7 +56,14 @@ def adapted(module: nn.Module, norm: Norm) -> nn.Module:
 
 
 def first_convolution(channels: int, outputs: int, kernel: int, stride: int) -> nn.Conv2d:
-    """Return a first convolution, initialised like torchvision's: He et al.'s normal weights, by fan-out."""
+    """Return a first convolution, initialised like torchvision's: He et al.'s normal weights, by fan-out.
+
+    Args:
+        channels: channels of the images.
+        outputs: channels of the result.
+        kernel: side of the filter, in pixels.
+        stride: stride, in pixels.
+    """
     layer = nn.Conv2d(channels, outputs, kernel, stride, padding=kernel // 2, bias=False)
     nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
     return layer

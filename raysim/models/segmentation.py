@@ -27,9 +27,13 @@ def deeplab_v3plus(
     Table 3 and appendix A.1, trains both on Cityscapes. Labels are images of classes.
 
     Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
         classes: classes of a pixel; the logits are [n, classes, height, width].
         backbone: torchvision's network to start with, its initial weights random.
         norm: normaliser behind each convolution except the last; "none" leaves convolutions without biases.
+
+    Raises:
+        InputError: the data are not images, or the backbone or norm is not known.
 
     Paper: Chen et al., "Encoder-Decoder with Atrous Separable Convolution for Semantic Image Segmentation".
 

@@ -15,7 +15,12 @@ class LayerStack:
     conv2, ...
 
     Args:
+        model: name of the model, for the error message.
+        shape: (channels, height, width) of one image.
         least: smallest height and width that the network takes.
+
+    Raises:
+        InputError: the samples are not images, or smaller.
     """
 
     def __init__(self, model: str, shape: tuple[int, ...], least: int) -> None:
@@ -80,6 +85,8 @@ class WindowMean(nn.Module):
     threads; two matrix products do not.
 
     Args:
+        height: height of the images.
+        width: width of the images.
         size: windows a side; they overlap if it does not divide the image's side.
     """
 

@@ -39,6 +39,10 @@ def transformer(
         options: settings of its configuration, such as {n_layer = 2, n_embd = 64, n_head = 2}.
         pretrained: trained model instead: a name of the Hugging Face hub, with @REVISION if wanted, or a folder.
 
+    Raises:
+        InputError: the extra is missing, both or neither of the two are given, the library refuses them, or samples are
+            not tokens. The model itself raises it for a token that it does not have.
+
     Deviations:
         A model without a token for padding takes the end of text, or token 0. With random weights a language model has
         as many tokens as the tokenizer.

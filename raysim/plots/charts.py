@@ -29,6 +29,7 @@ class Chart:
     """Chart of a page.
 
     Args:
+        title: its name.
         panels: markup of each panel; a narrow page stacks them.
         values: numbers for the page's script; empty if it has none.
         is_wide: whether the chart takes the page's whole width.
@@ -54,7 +55,11 @@ def chart(
 
     Args:
         name: prefix of the elements' ids, unique in a page.
+        title: name of the chart.
+        panels: at least one.
+        strokes: stroke of each label.
         form: as in `draw`.
+        x: label of the horizontal axis.
         is_shared: whether all panels have the same scale.
     """
     width = WIDE / 3 if len(panels) > 2 else HALF
@@ -93,7 +98,10 @@ def figure(
     """Draw panels side by side, with a legend.
 
     Args:
+        panels: at least one.
+        strokes: stroke of each label.
         form: "curves", "points" (means with error bars), "bars" or "boxes".
+        x: label of the horizontal axis.
         columns: panels in a row.
         is_log: whether the vertical axis is logarithmic.
         most: rounds drawn of a curve.
@@ -226,7 +234,12 @@ def _listed(
     """Return a panel for the page's script: its lines, and the place of its axes in the figure.
 
     Args:
+        title: name of the panel.
+        kind: format of its values.
+        axes: its axes, drawn.
         ticks: names of places on the horizontal axis; empty if they are numbers.
+        places: these places.
+        lines: results of `_line`.
     """
     left, bottom, width, height = axes.get_position().bounds
     return {

@@ -57,6 +57,8 @@ class Panel:
     """One pair of axes.
 
     Args:
+        title: text above the panel.
+        y: label of the vertical axis.
         kind: format of its values: "number", "share" (0 to 1, shown in per cent), "bytes" or "seconds".
         curves: curves by label, for the form "curves".
         samples: values over trials by label and tick, for the other forms.

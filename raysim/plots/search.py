@@ -28,6 +28,7 @@ def heatmap(
 
     Args:
         name: prefix of the element's ids.
+        title: text above the chart.
         axes_labels: labels of the vertical and the horizontal axis.
         ticks: values of the two keys, [r] and [c].
         means: metric at each pair, [r, c]; NaN if it has none.
@@ -56,7 +57,11 @@ def ranking(name: str, title: str, labels: Sequence[str], means: Values, stds: V
 
     Args:
         name: prefix of the element's ids.
+        title: text above the chart.
+        labels: names, [n].
+        means: [n].
         stds: standard deviations, [n].
+        x: label of the horizontal axis.
         kind: format of its values; see `Panel`.
     """
     with single_axes(name, WIDE, 0.9 + 0.24 * RANKED) as (figure, axes):

@@ -19,6 +19,7 @@ def as_html(folder: Path, report: Path, name: str) -> str:
     """Return a run's results, its first curves and a link to its report.
 
     Args:
+        folder: folder of the run.
         report: path of its report page from the current folder.
         name: prefix of the ids, which differ between the runs of a notebook.
     """
@@ -36,7 +37,11 @@ def as_html(folder: Path, report: Path, name: str) -> str:
 
 
 def plot(folder: Path, columns: Sequence[str]) -> Figure:
-    """Draw columns of a run by round."""
+    """Draw columns of a run by round.
+
+    Raises:
+        InputError: no algorithm has a column.
+    """
     (run,) = read_runs([folder])
     measured = list(dict.fromkeys(name for each in run.results for name in each.measured))
     evaluated = {f"{target}_{metric}": (target, metric) for target in TARGETS for metric in metrics_in(measured)}

@@ -100,7 +100,11 @@ class RunOutput:
 
 
 def read_runs(folders: Sequence[Path]) -> list[RunOutput]:
-    """Read runs, in the order given, under distinct names."""
+    """Read runs, in the order given, under distinct names.
+
+    Raises:
+        InputError: no folder is given, or one holds no run or a damaged file.
+    """
     if not folders:
         raise InputError("no run given: a report needs one or more folders of runs; name one")
     several = len(folders) > 1
@@ -117,7 +121,12 @@ def read_config(path: Path, missing: str, kind: str) -> tuple[dict[str, Any], st
     """Read the TOML file of a run or a study; return its tables and its text.
 
     Args:
+        path: of the file.
         missing: error text if the file cannot be read.
+        kind: "run" or "study", for the message.
+
+    Raises:
+        InputError: the file cannot be read, or is not TOML.
     """
     try:
         text = read_text(path)

@@ -24,6 +24,7 @@ class TableColumn:
     """One column of a table.
 
     Args:
+        title: its heading.
         cells: one text for each row.
         group: heading above it, shared with its neighbours.
         colour: colour of the dot before the heading.
@@ -94,6 +95,7 @@ class StageBar:
     """Stacked bar of stages.
 
     Args:
+        label: name of the bar.
         parts: title, colour, text and share of the longest bar, in per cent, of each stage.
         rest: share that no stage accounts for.
     """

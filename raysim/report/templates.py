@@ -33,7 +33,11 @@ def _shown(value: Any) -> Any:
 
 
 def save(page: str, out: Path) -> Path:
-    """Write a page whole or not at all: an earlier page stays until the new one is complete."""
+    """Write a page whole or not at all: an earlier page stays until the new one is complete.
+
+    Raises:
+        InputError: `out` is a folder, a device or a pipe, or an existing file that is no page.
+    """
     if out.exists() and not out.is_file():  # a rename would put the page in the place of a device
         raise InputError(f"{out} is not a regular file, and the report is one file; name a file")
     if out.exists() and out.suffix.lower() not in (".html", ".htm"):

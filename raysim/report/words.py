@@ -24,6 +24,7 @@ class ShownMetric:
     """Name and meaning of a number of an evaluation.
 
     Args:
+        title: its name.
         kind: format of its values: "number" or "share".
         best: `max` or `min`: chooses the best of several values.
         meaning: a noun phrase.

@@ -28,6 +28,11 @@ def drawn(name: str, figure: Figure, study: Findings) -> str:
 
     Args:
         name: prefix of the elements' ids.
+        figure: figure of the paper.
+        study: study with its trials.
+
+    Raises:
+        InputError: no trial has a column of the figure.
     """
     _check_columns(figure, study)
     table = figure.table

@@ -20,6 +20,7 @@ class FigureTable(ConfigTable):
         form: "curves", one line an algorithm over the rounds. "points", one line an algorithm over the panel's ticks.
             "bars" or "boxes", one bar or box an algorithm at each tick.
         column: column of the results, or of `metrics.parquet`.
+        x: label of the horizontal axis.
         y: label of the vertical axis; by default the column's name.
         scale: scale of the vertical axis.
         algorithms: algorithms to show; by default all.
@@ -65,7 +66,16 @@ class Figure:
 
     @classmethod
     def of(cls, raw: Mapping[str, Any], datasets: Collection[str], algorithms: Sequence[str]) -> Figure:
-        """Check a `[[figure]]` table."""
+        """Check a `[[figure]]` table.
+
+        Args:
+            raw: the table.
+            datasets: data sets of the study.
+            algorithms: algorithms of the study.
+
+        Raises:
+            InputError: the table is wrong, or names something that the study does not have.
+        """
         table = checked(FigureTable, raw, "figure", besides=("panels",))
         for key in ("take",) if table.form == "curves" else ("along", "smooth"):
             if getattr(table, key) is not None:

@@ -48,9 +48,13 @@ class Reproduction:
     """Reproduction of a paper's table or figure.
 
     Args:
+        name: name of its file.
         about: paper, table or figure, and a note.
+        claims: the paper's claims.
         full: tables of the study in the paper's setting.
+        reduced: the reduction.
         settings: keys that the reduced setting changes, with their values.
+        figures: the paper's figures.
     """
 
     name: str
@@ -169,7 +173,11 @@ def reproductions() -> dict[str, Path]:
 
 
 def read_reproduction(name: str) -> Reproduction:
-    """Read a reproduction by its name or its file's path."""
+    """Read a reproduction by its name or its file's path.
+
+    Raises:
+        InputError: the reproduction does not exist, or its file is wrong.
+    """
     path = check_path("the reproduction", name)
     if path.suffix != ".toml":
         if name not in reproductions():

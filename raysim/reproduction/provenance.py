@@ -51,7 +51,11 @@ def setting_of(reproduction: Reproduction, full: bool) -> str:
 
 
 def digest(folder: Path) -> str:
-    """Return the sha256 of a study's models and metrics, trial by trial, without timed columns."""
+    """Return the sha256 of a study's models and metrics, trial by trial, without timed columns.
+
+    Args:
+        folder: folder of the study.
+    """
     found = hashlib.sha256()
     for trial in sorted(pq.read_table(regular(folder / "trials.parquet")).to_pylist(), key=_identity):
         found.update(_identity(trial).encode())

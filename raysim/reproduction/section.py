@@ -15,7 +15,11 @@ RECORD = "claims.json"
 
 
 def section(folder: Path) -> str:
-    """Return the section's markup from the record and the figures in a study's folder; empty without a record."""
+    """Return the section's markup from the record and the figures in a study's folder; empty without a record.
+
+    Raises:
+        InputError: the record or a figure is missing or damaged.
+    """
     if not (folder / RECORD).is_file():
         return ""
     try:

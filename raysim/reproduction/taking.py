@@ -35,7 +35,11 @@ OF_ROUNDS = (*TAKEN, "growth", "reached")
 
 
 def growth(values: Sequence[float], period: int) -> float:
-    """Return last minus first value of a period, averaged over all whole periods."""
+    """Return last minus first value of a period, averaged over all whole periods.
+
+    Raises:
+        InputError: there are fewer values than a period.
+    """
     whole = len(values) // period * period
     if not whole:
         raise InputError(

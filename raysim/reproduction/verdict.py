@@ -34,6 +34,7 @@ class JudgedClaim:
     """Claim with its numbers and verdict.
 
     Args:
+        claim: the claim.
         numbers: its number on each split, in order; empty if the claim is not tested here.
         lost: number of its trials that diverged or failed.
     """
@@ -63,7 +64,11 @@ class JudgedClaim:
 
 
 class StudyNumbers:
-    """Numbers of a finished study, and verdicts from them."""
+    """Numbers of a finished study, and verdicts from them.
+
+    Args:
+        folder: folder of the study.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -40,6 +40,9 @@ def conclude(folder: Path, out: Path | None = None, lead: str = "") -> Path:
         folder: folder of the study, with `study.toml`, `trials.parquet` and, for curves, `trials/`.
         out: file of the report; default `report.html` in the folder.
         lead: markup that stands before the results.
+
+    Raises:
+        InputError: the folder is not that of a study, no trial has ended, or a file is damaged.
     """
     study = read_findings(folder)
     rows = rows_of(study)

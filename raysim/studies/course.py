@@ -22,6 +22,7 @@ class GridCell:
     """One algorithm on one data set.
 
     Args:
+        dataset: the data set.
         space: hyper-parameters of the algorithm.
         points: points by their JSON; empty until all sources of inherited values have winners.
         experiments: experiment of each point.
@@ -50,7 +51,9 @@ class Course:
     """State of a study and its next trials: a function of the results alone.
 
     Args:
+        study: resolved study.
         populations: stored population of each data set.
+        columns: measured columns.
     """
 
     def __init__(self, study: Study, populations: Mapping[str, Population], columns: Sequence[str]) -> None:

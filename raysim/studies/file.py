@@ -69,6 +69,7 @@ class StudyData:
     """One data set of a study.
 
     Args:
+        name: name of the data set in the study.
         raw: tables of the experiment on it.
         experiment: the same, resolved.
     """
@@ -84,6 +85,7 @@ class Study:
 
     Args:
         table: `[study]` with every default, except the metric: the populations decide it.
+        datasets: at least one.
         spaces: hyper-parameters to search, by the algorithm's folder; sources of inherited values come first.
         raw: tables of its file: the experiment's, and `[study]` with grid, inherit and datasets.
     """
@@ -100,6 +102,9 @@ class Study:
         Args:
             raw: tables of the file, with those of its base; see `read_study`.
             folders: folders that are searched first for a user's own modules.
+
+        Raises:
+            InputError: `[study]` is wrong, or the experiment is, on any data set and at any point of the grid.
         """
         given = part(raw, "study")
         table = checked(StudyTable, given, "study", besides=("grid", "inherit", "datasets"))
@@ -155,6 +160,9 @@ def read_study(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any
     Args:
         source: path of a TOML file, or a recipe's name.
         changes: `key.path=value` each; see `raysim.config.read`.
+
+    Raises:
+        InputError: the file or its base does not exist, or the file is no study.
     """
     folder = Path(source).resolve().parent if Path(source).is_file() else None
     return completed(read(source), changes, folder, f"{str(source)!r}")
@@ -170,6 +178,10 @@ def completed(
             the base's.
         changes: `key.path=value` each.
         folder: folder that is searched first for the base.
+        name: name of the study, for messages.
+
+    Raises:
+        InputError: the base does not exist, or this is no study.
     """
     if "study" not in raw:
         raise InputError(f"{name} has no [study] table: must have one; add it, or use `raysim run` for one experiment")
@@ -291,7 +303,11 @@ def first_points(dataset: StudyData, spaces: Mapping[str, SearchSpace]) -> dict[
 
 
 def _check_points(dataset: StudyData, spaces: Mapping[str, SearchSpace], several: bool) -> None:
-    """Check every point that an algorithm may run at, inherited values one at a time."""
+    """Check every point that an algorithm may run at, inherited values one at a time.
+
+    Raises:
+        InputError: the first wrong point.
+    """
     tables: dict[str, list[dict[str, Any]]] = {}
     for name, space in spaces.items():
         inherited = {

@@ -20,7 +20,11 @@ VIRTUAL_TIME = "virtual_seconds_to_"
 
 @contextmanager
 def study_folder(out: Path) -> Iterator[Path]:
-    """Lock a study's folder, new or existing; remove a new one if an error occurs before any trial."""
+    """Lock a study's folder, new or existing; remove a new one if an error occurs before any trial.
+
+    Raises:
+        InputError: the folder holds something else, another process uses it, or it cannot be made.
+    """
     made = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -34,6 +34,7 @@ class SearchSpace:
     """Hyper-parameters of one algorithm that a study sets.
 
     Args:
+        algorithm: name of its folder.
         place: index of its table in the experiment.
         grid: values to try, by key.
         inherit: sources of inherited values, by key.
@@ -61,7 +62,11 @@ class SearchSpace:
         """Return the experiment of this algorithm alone at a point.
 
         Args:
+            raw: tables of the experiment.
             point: values for the algorithm's table; None resets a key to its default.
+
+        Raises:
+            InputError: the algorithm does not take a key or a value.
         """
         tables = raw.get("algorithm", {})
         table = deepcopy((tables if isinstance(tables, list) else [tables])[self.place])
@@ -76,7 +81,11 @@ def algorithm_table(experiment: Experiment) -> dict[str, Any]:
 
 
 def inherited_value(source: Source, table: Mapping[str, Any]) -> Any:
-    """Return the source's value in the resolved table of its algorithm; None if the table leaves it out."""
+    """Return the source's value in the resolved table of its algorithm; None if the table leaves it out.
+
+    Raises:
+        InputError: the table has no such key.
+    """
     algorithm, key = source
     *path, last = key.split(".")
     inner = reduce(lambda place, each: place.get(each, {}) if isinstance(place, Mapping) else {}, path, table)
@@ -91,7 +100,17 @@ def point_json(point: Point) -> str:
 
 
 def ordered_spaces(names: Sequence[str], grid: Mapping[str, Any], inherit: Mapping[str, Any]) -> dict[str, SearchSpace]:
-    """Return the spaces of all algorithms, each after its sources."""
+    """Return the spaces of all algorithms, each after its sources.
+
+    Args:
+        names: folders of the algorithms.
+        grid: `[study.grid]`.
+        inherit: `[study.inherit]`.
+
+    Raises:
+        InputError: a name is unknown, a grid has no list of values, a key is both searched and inherited, or
+            inheritance has a circle.
+    """
     for name in grid:
         known("name in study.grid", name, dict.fromkeys([*names, EVERY]))
     for name in inherit:

@@ -24,7 +24,12 @@ def populations_of(study: Study, folder: Path, phase: Callable[[str], None]) -> 
     """Open the stored population of each data set, or make it.
 
     Args:
+        study: resolved study.
+        folder: folder of the populations.
         phase: called before a population is made.
+
+    Raises:
+        InputError: the data or the partition are wrong.
     """
     folder.mkdir(exist_ok=True)
     remove_drafts(folder)
@@ -67,6 +72,9 @@ def fitted(study: Study, populations: Mapping[str, Population]) -> tuple[Study, 
     Args:
         study: resolved study, perhaps without a metric.
         populations: population of each data set.
+
+    Raises:
+        InputError: an algorithm does not fit a model or population, or a column is not measured.
     """
     columns: dict[str, None] = {}
     for dataset in study.datasets:

@@ -14,6 +14,7 @@ class StudyProgress:
     """State of a study; `raysim.study` returns the last one.
 
     Args:
+        folder: folder of the study.
         trials: trials that have ended, as in `trials.parquet`.
         planned: number of trials of each data set and algorithm, as far as known.
         winners: chosen hyper-parameters by data set and algorithm.

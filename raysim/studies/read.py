@@ -38,6 +38,7 @@ class TrialRow:
         dataset: name of the data set in the study.
         algorithm: folder of the algorithm in its run.
         point: hyper-parameters, as JSON.
+        split: seed and folds.
         is_final: whether the trial counts for the table; else it belongs to the search alone.
         is_chosen: whether its point won the search.
         status: "done", "diverged" or "failed".
@@ -167,7 +168,11 @@ def metrics_of(folder: Path, trial: str, algorithm: str) -> Path | None:
 
 
 def read_findings(folder: Path) -> Findings:
-    """Read a study's folder."""
+    """Read a study's folder.
+
+    Raises:
+        InputError: the folder is not that of a study, no trial has ended, a file is damaged, or a metric is unknown.
+    """
     missing = f"no study in {folder}: must hold a {STUDY}; give one that raysim study wrote"
     config, text = read_config(folder / STUDY, missing, "study")
     absent = [key for key in ("metric", "select_by", "baseline") if key not in config.get("study", {})]
@@ -188,7 +193,11 @@ def read_findings(folder: Path) -> Findings:
 
 
 def trial_rows(table: pa.Table) -> Iterator[TrialRow]:
-    """Yield the rows of `trials.parquet`."""
+    """Yield the rows of `trials.parquet`.
+
+    Raises:
+        InputError: a column is missing.
+    """
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
         raise InputError(f"{TRIALS} has no column {missing[0]!r}: must have {', '.join(COLUMNS)}; {AGAIN}")

@@ -28,6 +28,8 @@ class InTurn(ExitStack):
     """Trials one after the other.
 
     Args:
+        folder: folder of the trials.
+        options: options of their runs.
         ray: context with Ray, entered before the first trial.
     """
 
@@ -63,7 +65,13 @@ class InTurn(ExitStack):
 
 
 class SideBySide(ExitStack):
-    """Trials side by side, each inline in its own process; if a process dies, its trial resumes in another."""
+    """Trials side by side, each inline in its own process; if a process dies, its trial resumes in another.
+
+    Args:
+        folder: folder of the trials.
+        processes: Ray processes.
+        notice: receives notices for the user.
+    """
 
     def __init__(self, folder: Path, processes: ProcessPool, notice: Callable[[str], None]) -> None:
         super().__init__()
@@ -103,7 +111,13 @@ def runner_for(study: Study, folder: Path, options: RunOptions, notice: Callable
     If the study file sets client actors or GPUs, its trials run one after the other, and each has all of them.
 
     Args:
+        study: resolved study.
+        folder: folder of the trials.
         options: options of the study; `actors` counts trials at once, or the client actors of a trial.
+        notice: receives notices for the user.
+
+    Raises:
+        InputError: the options do not go together.
     """
     for dataset in study.datasets:
         with_workplace(dataset.experiment, options)

@@ -70,6 +70,7 @@ class ResultRow:
     """Results of one algorithm on one data set, with the chosen hyper-parameters.
 
     Args:
+        dataset: name of the data set.
         algorithm: name of the algorithm.
         point: hyper-parameters, as JSON; None before the choice.
         values: metric by (seed, fold), averaged over validation folds.

@@ -43,6 +43,7 @@ class Trial:
         dataset: name of the data set in the study.
         algorithm: folder of the algorithm in the study.
         point: hyper-parameters that the study sets, as JSON.
+        split: seed and folds.
         identity: sha256 of everything that its bytes depend on, except the machine.
         experiment: experiment to run.
     """
@@ -81,10 +82,12 @@ def trial_of(dataset: str, algorithm: str, point: str, base: Experiment, populat
     """Return a trial.
 
     Args:
+        dataset: name of the data set.
         algorithm: folder of the algorithm.
         point: hyper-parameters, as JSON.
         base: experiment of the algorithm at the point, on the population.
         population: clients, before they are split.
+        split: seed and folds.
     """
     folds = {} if split.fold is None else {"fold": split.fold, "validation": split.validation}
     experiment = base.model_copy(update={"seed": split.seed, "data": base.data.model_copy(update=folds)})
@@ -112,7 +115,13 @@ def view(population: Population, experiment: Experiment) -> Population:
 
 
 def attempt(config: Mapping[str, Any], folder: Path, options: RunOptions) -> Ending:
-    """Run a trial, or resume it."""
+    """Run a trial, or resume it.
+
+    Args:
+        config: experiment of the trial.
+        folder: folder of the trial.
+        options: options of the run.
+    """
     # Imported here: these need Ray, and reading results does not.
     from raysim.simulation.api import resume_experiment, run_experiment
     from raysim.store.location import RunLocation

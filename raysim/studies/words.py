@@ -28,7 +28,11 @@ class MetricColumn:
 
     @classmethod
     def of(cls, column: str) -> MetricColumn:
-        """Parse a column's name."""
+        """Parse a column's name.
+
+        Raises:
+            InputError: it does not end in a metric.
+        """
         for name, metric in METRICS.items():
             if column.endswith(f"_{name}"):
                 target = column.removesuffix(f"_{name}")

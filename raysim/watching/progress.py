@@ -59,6 +59,7 @@ class Watcher:
 
         Args:
             name: folder name of the algorithm.
+            rounds: number of rounds.
             cohort: client updates per round.
             done: rounds that an earlier command ran.
         """
@@ -74,7 +75,12 @@ class Watcher:
 
 
 def copy_progress(stage: Callable[[str], object], what: str) -> Callable[[int, int], None]:
-    """Return a function that takes bytes copied so far and in total, and reports a long copy from time to time."""
+    """Return a function that takes bytes copied so far and in total, and reports a long copy from time to time.
+
+    Args:
+        stage: receiver of the reports.
+        what: name of the work.
+    """
     is_due = at_most_every(PATIENCE[1], first=PATIENCE[0])
 
     def report(done: int, total: int) -> None:

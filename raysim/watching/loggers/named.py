@@ -21,7 +21,11 @@ LOGGERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 def loggers_of(table: WatchTable) -> dict[str, Logger]:
-    """Return the loggers of `[watch]` by name; their packages are not imported yet."""
+    """Return the loggers of `[watch]` by name; their packages are not imported yet.
+
+    Raises:
+        InputError: an unknown logger, a missing package, or a user's class that is no logger.
+    """
     return {name: _logger(name) for name in table.loggers}
 
 
