@@ -1,7 +1,5 @@
 """Devices of an experiment: drawn by a formula, with nights, or from a table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from algorithms import Devices

@@ -1,7 +1,5 @@
 """Table of devices in a run's folder: one record batch of uncompressed Arrow, memory-mapped, with its SHA-256."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -137,7 +135,6 @@ def open_stored(path: Path, clients: int, seed: int) -> tuple[DeviceTable, str]:
 
 
 def _rows(arrays: Mapping[str, NDArray[Any]], clients: int, seed: int) -> NDArray[np.int64]:
-    """Return the row of each client."""
     if "client" in arrays:
         return np.argsort(arrays["client"], kind="stable")
     drawn = generator(seed, Purpose.DEVICE_ROW).random(clients)

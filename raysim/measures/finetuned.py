@@ -1,7 +1,5 @@
 """Scoring of fine-tuned copies of clients' models, which leave no trace in the run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

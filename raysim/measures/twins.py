@@ -1,7 +1,5 @@
 """Centralised twins: models that train beside a run on all its data, and measures of the distance to them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, nan
@@ -250,9 +248,9 @@ class TwinSteps(Function):
         return batches, drawn
 
 
-def verdict(delta: float, epsilon: float = EPSILON) -> dict[str, Any]:
+def verdict(delta: float) -> dict[str, Any]:
     """Return whether a discordance makes the run concordant with centralised training."""
-    return {"delta": delta, "epsilon": epsilon, "concordant": bool(delta < epsilon)}
+    return {"delta": delta, "epsilon": EPSILON, "concordant": bool(delta < EPSILON)}
 
 
 def _report(state: State) -> RoundReport:
@@ -262,12 +260,10 @@ def _report(state: State) -> RoundReport:
 
 
 def _cohort(report: RoundReport, fleet: Fleet) -> NDArray[np.int64]:
-    """Return the clients of the round's updates; all clients if the update was of their union."""
     updated = np.unique(report.updates.clients)
     return fleet.census.clients if (updated < 0).any() else updated
 
 
 def _places_of_parameters(layouts: Layouts) -> NDArray[np.int64]:
-    """Return the indices of the trained parameters among the floating entries."""
     places = [np.arange(place.start, place.stop) for entry, place in layouts.shared.places() if entry.is_parameter]
     return np.concatenate(places) if places else np.empty(0, np.int64)

@@ -1,7 +1,5 @@
 """Low-rank adapters by the library `peft`: small matrices that train beside frozen weights."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec

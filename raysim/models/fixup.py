@@ -1,7 +1,5 @@
 """Fixup: Zhang, Dauphin and Ma, "Fixup Initialization: Residual Learning Without Normalization", 2019."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd

@@ -1,7 +1,5 @@
 """Convolutions with standardised weights, and a convolution remade as one of a subclass."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Normalisers: layers that take the place of a model's batch-norm layers, found by type."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf

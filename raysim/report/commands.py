@@ -1,7 +1,5 @@
 """Stages of a run's commands: a bar and a row for each command, and for each of its algorithms."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from raysim.common.units import human_seconds
@@ -52,7 +50,6 @@ def _algorithms(command: CommandTime) -> list[str]:
 
 
 def _sums(stages: Sequence[StageTime]) -> dict[str, float]:
-    """Return the seconds of each stage, in the order of the table."""
     return {
         name: sum(each.seconds for each in stages if each.stage == name)
         for name in COMMAND_STAGES

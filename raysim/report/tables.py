@@ -304,7 +304,6 @@ def best_rows(values: Sequence[float | None], best: Callable[[Sequence[float]], 
 
 
 def _metrics(results: Outputs) -> list[str]:
-    """Return the names of all metrics, users' own ones of these results last."""
     return metrics_in(name for each in results for name in each.measured)
 
 

@@ -1,7 +1,5 @@
 """The course of a study: search each grid, choose the winners, pass their values on, run the winners everywhere."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Progress of a study."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Progress of a study on the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

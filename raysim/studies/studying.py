@@ -1,7 +1,5 @@
 """Running a study: populations, trials, tables and report."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import deque
@@ -92,7 +90,6 @@ def study(
 def _opened(
     config: str | Path | Mapping[str, Any], out: str | Path | None, changes: Iterable[str]
 ) -> tuple[Study, Path]:
-    """Return the resolved study and its folder."""
     if not isinstance(config, Mapping) and Path(config).is_dir():
         if not (Path(config) / STUDY).is_file():
             raise InputError(f"{config}: must be the folder of a study, with a {STUDY}; give a study file")

@@ -1,7 +1,5 @@
 """Progress of a run in a notebook: one output that follows the rounds, with elapsed and estimated time."""
 
-from __future__ import annotations
-
 import sys
 import time
 from html import escape

@@ -1,7 +1,5 @@
 """Estimate of the time that an algorithm's remaining rounds take."""
 
-from __future__ import annotations
-
 from collections import deque
 from time import monotonic
 
