@@ -74,17 +74,24 @@ class Worker:
         key = torch_seed(self.own if seed is None else seed, purpose, counter, client)
         return forked(key, [] if self.resident.device.type == "cpu" else [self.resident.device])
 
-    @contextmanager
-    def keyed_together(self, purpose: Purpose, counter: int, clients: Sequence[int], seed: int) -> Iterator[None]:
+    def keyed_together(
+        self, purpose: Purpose, counter: int, clients: Sequence[int], seed: int
+    ) -> AbstractContextManager[None]:
         """Seed as `keyed` does, for client updates that take their steps together, by the first client's key.
 
         Raises:
             InputError: a user's own code drew random numbers that several clients would share.
         """
-        with self.keyed(purpose, counter, clients[0], seed):
-            unused = drawn() if self.own is not None and len(clients) > 1 else None
+        if self.own is None or len(clients) == 1:
+            return self.keyed(purpose, counter, clients[0], seed)
+        return self._undrawn(purpose, counter, clients[0], seed)
+
+    @contextmanager
+    def _undrawn(self, *key: Any) -> Iterator[None]:
+        with self.keyed(*key):
+            unused = drawn()
             yield
-            if unused is not None and unused != drawn():
+            if unused != drawn():
                 raise InputError(
                     "your own code draws random numbers in a step that several client updates take together: must have "
                     'a draw for each of them; set local.execution = "sequential"'
