@@ -122,6 +122,12 @@ class Attack(Option):
         count = floor(round(self.share * len(clients), 9))
         return np.sort(generator(seed, Purpose.ATTACKERS).permutation(clients)[:count])
 
+    def client_columns(self, clients: NDArray[np.int64], seed: int) -> Mapping[str, NDArray[np.bool_]]:
+        return {"attacker": np.isin(clients, self.attackers(clients, seed))}
+
+    def excluded(self, clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+        return self.attackers(clients, seed)
+
     def flipped(self, y: torch.Tensor) -> torch.Tensor:
         """Return an attacker's labels."""
         if self.kind != "label-flip":

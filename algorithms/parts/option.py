@@ -141,6 +141,14 @@ class Option:
         """Settings that it has, as errors write them, by the names that `conflicts` give them."""
         return {self.name: self.setting or f"option {self}"}
 
+    def client_columns(self, clients: NDArray[np.int64], seed: int) -> Mapping[str, NDArray[Any]]:
+        """Return facts of the training clients by the column of `updates.parquet` that has them, [K] each."""
+        return {}
+
+    def excluded(self, clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+        """Return the training clients whose own test parts are not evaluated, if the option is of the experiment."""
+        return clients[:0]
+
     @property
     def needs(self) -> tuple[str, ...]:
         """Entries read in a report beside those that every report has."""

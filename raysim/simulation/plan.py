@@ -17,13 +17,10 @@ from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.model import ModelTable
-from raysim.data.labels import LABELS
 from raysim.devices.choice import open_devices
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
-from raysim.measures.accounting import told_if_slow
 from raysim.measures.check import check_measures, measuring
 from raysim.measures.evaluate import Targets
-from raysim.measures.outside_epsilon import check_privacy
 from raysim.simulation.budget import check_updates
 from raysim.simulation.samples import PreparedSamples, prepare_samples
 from raysim.watching.log import log_model
@@ -84,8 +81,7 @@ def plan_run(
     devices, sha256 = open_devices(experiment, folder, len(population.sizes))
     evaluate, fleet = experiment.evaluate, experiment.fleet
     common = model_plan(experiment.model, experiment.seed, samples)
-    with told_if_slow("pld", tell):
-        solved = [table.solved(experiment.rounds) for table in experiment.algorithm]
+    solved = [table.solved(experiment.rounds, tell) for table in experiment.algorithm]
     tables = dict(zip(experiment.names, solved, strict=True))
     measures = measuring(evaluate.measures)
     workers: dict[str, WorkerPlan] = {}
@@ -94,7 +90,7 @@ def plan_run(
         plan = WorkerPlan(
             samples.path,
             common if table.model is None else model_plan(table.model, experiment.seed, samples),
-            experiment.attacked(table.compose(), _classes(experiment, samples)).having(*measures),
+            experiment.composed(table, samples.labels).having(*measures),
             (folder / name / "personal").absolute(),
             fleet.block,
             device,
@@ -115,27 +111,15 @@ def plan_run(
             check_clock(plan.algorithm, plan.devices)
             check_updates(plan.algorithm, plan.census, plan.lanes or 1)
             check_measures(evaluate.measures, targets, evaluate.interval(0), plan.algorithm, plan.layouts)
-            if table.privacy is not None:
+            for option in table.options:
                 clients, own = len(plan.census.clients), plan.layouts.has_own_models
-                check_privacy(table.privacy.delta, clients, evaluate.selection, targets.columns, own)
+                option.check_run(clients, evaluate.selection, targets.columns, own)
         except (AlgorithmInputError, InputError) as error:
             raise InputError(f"{name}: {error}") from None
         workers[name] = plan
         tables[name] = table.computed(plan.algorithm.local.compute.execution)
     resolved = experiment.resolved(targets.names, tuple(tables.values()), sha256)
     return RunPlan(resolved, population.fingerprint, targets, workers)
-
-
-def _classes(experiment: Experiment, samples: PreparedSamples) -> int | None:
-    """Return the number of classes; None for other labels, which an attack on labels refuses."""
-    if samples.labels.kind == "class":
-        return samples.labels.outputs
-    if experiment.attack is not None and experiment.attack.kind == "label-flip":
-        raise InputError(
-            f'attack.kind = "label-flip" with labels that are {LABELS[samples.labels.kind]}: must be classes of '
-            'samples; set attack.kind = "sign-flip"'
-        )
-    return None
 
 
 def _uri(experiment: Experiment, samples: PreparedSamples) -> str | None:
