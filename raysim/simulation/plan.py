@@ -15,6 +15,7 @@ from partitioning import Population
 from partitioning.store.fetching import cached_folder
 from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError
+from raysim.config.algorithm import AlgorithmTable
 from raysim.config.experiment import Experiment
 from raysim.config.model import ModelTable
 from raysim.devices.choice import open_devices
@@ -79,11 +80,10 @@ def plan_run(
     samples = prepare_samples(population, experiment.data)
     targets = replace(targets, shape=samples.whole)
     devices, sha256 = open_devices(experiment, folder, len(population.sizes))
-    evaluate, fleet = experiment.evaluate, experiment.fleet
+    fleet, measures = experiment.fleet, measuring(experiment.evaluate.measures)
     common = model_plan(experiment.model, experiment.seed, samples)
     solved = [table.solved(experiment.rounds, tell) for table in experiment.algorithm]
     tables = dict(zip(experiment.names, solved, strict=True))
-    measures = measuring(evaluate.measures)
     workers: dict[str, WorkerPlan] = {}
     for name in names:
         table = tables[name]
@@ -107,19 +107,23 @@ def plan_run(
             own=experiment.seed if experiment.has_own_code else None,
         )
         try:
-            plan = plan.resolved()
-            check_clock(plan.algorithm, plan.devices)
-            check_updates(plan.algorithm, plan.census, plan.lanes or 1)
-            check_measures(evaluate.measures, targets, evaluate.interval(0), plan.algorithm, plan.layouts)
-            for option in table.options:
-                clients, own = len(plan.census.clients), plan.layouts.has_own_models
-                option.check_run(clients, evaluate.selection, targets.columns, own)
+            workers[name] = plan = plan.resolved()
+            _check(plan, experiment, table, targets)
         except (AlgorithmInputError, InputError) as error:
             raise InputError(f"{name}: {error}") from None
-        workers[name] = plan
         tables[name] = table.computed(plan.algorithm.local.compute.execution)
     resolved = experiment.resolved(targets.names, tuple(tables.values()), sha256)
     return RunPlan(resolved, population.fingerprint, targets, workers)
+
+
+def _check(plan: WorkerPlan, experiment: Experiment, table: AlgorithmTable, targets: Targets) -> None:
+    """Raise InputError if an algorithm does not fit the population, a measure or an option."""
+    evaluate, clients, own = experiment.evaluate, len(plan.census.clients), plan.layouts.has_own_models
+    check_clock(plan.algorithm, plan.devices)
+    check_updates(plan.algorithm, plan.census, plan.lanes or 1)
+    check_measures(evaluate.measures, targets, evaluate.interval(0), plan.algorithm, plan.layouts)
+    for option in table.options:
+        option.check_run(clients, evaluate.selection, targets.columns, own)
 
 
 def _uri(experiment: Experiment, samples: PreparedSamples) -> str | None:
