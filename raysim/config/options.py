@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
-from algorithms import Option, State
+from algorithms import Option
 from raysim.config.check import ConfigTable, checked
 from raysim.measures.selection import Selection
+
+if TYPE_CHECKING:  # It imports torch.
+    from algorithms import State
 
 Tell = Callable[[str], object]
 """Function that shows a notice of something that takes long."""

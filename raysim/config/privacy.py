@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field
 
-from algorithms import AdaptiveClip, Privacy, State
+from algorithms import AdaptiveClip, Privacy
 from raysim.common.errors import InputError, one_input_error
 from raysim.config.check import ConfigTable, checked
 from raysim.config.options import OptionTable, Tell
 from raysim.measures.accounting import Accountant, AccountantName, told_if_slow
 from raysim.measures.outside_epsilon import covers
 from raysim.measures.selection import Selection
+
+if TYPE_CHECKING:  # It imports torch.
+    from algorithms import State
 
 LEAST_BY_PLD = 0.1
 """Smallest noise above 0 of which privacy loss distributions are computed."""
