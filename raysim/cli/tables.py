@@ -30,7 +30,7 @@ OTHER_METRICS = 4
 def results_table(
     results: Sequence[AlgorithmResult | ShownResult], walls: Mapping[str, float] = MappingProxyType({})
 ) -> Table:
-    """Return a row per algorithm: metrics, epsilon under `[privacy]`, rounds, seconds, virtual time and protocol bytes.
+    """Return a row per algorithm: metrics, accounted epsilon, rounds, seconds, virtual time and protocol bytes.
 
     Args:
         results: results to show.

@@ -10,7 +10,7 @@ from partitioning import SCHEMES
 from raysim.data.catalogue import DATASETS
 from raysim.measures.columns import MEASURES, columns_of
 from raysim.models.build import MODELS
-from raysim.store.algorithm_folder import ATTACKER, UPDATES, metrics_schema
+from raysim.store.algorithm_folder import UPDATES, metrics_schema
 from tests.raysim.models.test_build import COUNTS as GENERAL
 from tests.raysim.models.test_papers import COUNTS as PAPERS
 from tests.raysim.models.test_transformer import RECIPE_PARAMETERS
@@ -62,7 +62,7 @@ def test_every_scheme_has_its_row() -> None:
 
 def test_every_column_is_described() -> None:
     pages = text_of(REFERENCE / "files.md") + text_of(DOCS / "how-to" / "evaluate.md")
-    columns = [*metrics_schema(columns_of(MEASURES)).names, *UPDATES.names, ATTACKER.name]
+    columns = [*metrics_schema(columns_of(MEASURES)).names, *UPDATES.names, "attacker"]
     assert [column for column in columns if f"`{column}`" not in pages] == []
 
 
