@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from partitioning import Population, rewrite
 from partitioning.common.bounds import check_memory
-from partitioning.common.caching import cache as default_cache
+from partitioning.common.paths import cache as default_cache
 from partitioning.sources.arrays import nested
 from partitioning.store.manifest import MANIFEST
 from raysim.common.errors import InputError

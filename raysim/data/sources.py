@@ -10,9 +10,8 @@ from types import MappingProxyType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from partitioning.common.caching import cache
 from partitioning.common.columns import is_label
-from partitioning.common.paths import expanded
+from partitioning.common.paths import cache, expanded
 from raysim.common.errors import InputError, unknown
 from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, HUB, MEMORY, SHIFTED, SYNTHETIC, check_name
 from raysim.data.domains import DOMAIN, join, split_by_domain

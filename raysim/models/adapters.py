@@ -18,14 +18,7 @@ MOST_LISTED = 40
 
 
 def add_lora(
-    module: nn.Module,
-    *,
-    rank: int,
-    alpha: float,
-    dropout: float,
-    targets: Sequence[str],
-    trains_head: bool,
-    seed: int,
+    module: nn.Module, *, rank: int, alpha: float, dropout: float, targets: Sequence[str], trains_head: bool, seed: int
 ) -> nn.Module:
     """Add adapters to linear layers and convolutions, and freeze all other entries, except perhaps the head.
 

@@ -29,8 +29,7 @@ def differences(runs: Sequence[RunOutput]) -> ResultTable | None:
     if not columns:
         return None
     return ResultTable(
-        [TableColumn(key, texts) for key, texts in columns.items()],
-        (TableColumn("Run", [run.name for run in runs]),),
+        [TableColumn(key, texts) for key, texts in columns.items()], (TableColumn("Run", [run.name for run in runs]),)
     )
 
 

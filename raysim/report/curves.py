@@ -89,9 +89,9 @@ def training(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
 def breakdown(results: Outputs) -> tuple[list[StageBar], ResultTable] | None:
     """Return the median seconds of each stage as bars and as a table; None if no algorithm measured them."""
     medians = {each.label: _medians(each) for each in results}
-    in_round = {name: stage.title for name, stage in STAGES.items() if not stage.beside}
+    in_round = [name for name, stage in STAGES.items() if not stage.beside]
     bars = {
-        label: (found["whole"], {title: found[name] or 0.0 for name, title in in_round.items()})
+        label: (found["whole"] or 0.0, {name: found[name] or 0.0 for name in in_round})
         for label, found in medians.items()
         if found
     }
@@ -105,8 +105,7 @@ def breakdown(results: Outputs) -> tuple[list[StageBar], ResultTable] | None:
         TableColumn.of(title, [found.get(name) for found in medians.values()], human_seconds, group, colour)
         for name, (title, group, colour) in titles.items()
     ]
-    colours = {stage.title: stage.colour for stage in STAGES.values()}
-    return stage_bars(bars, colours), ResultTable(columns)
+    return stage_bars(bars, STAGES), ResultTable(columns)
 
 
 def _curves(results: Outputs, name: str, is_marked: bool = True, is_sum: bool = False) -> dict[str, Curve]:

@@ -18,7 +18,7 @@ from raysim.common.errors import InputError
 from raysim.config.algorithm import AlgorithmTable
 from raysim.config.experiment import Experiment
 from raysim.config.model import ModelTable
-from raysim.devices.choice import open_devices
+from raysim.devices.stored import open_devices
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.check import check_measures, measuring
 from raysim.measures.evaluate import Targets

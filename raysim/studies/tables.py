@@ -9,8 +9,8 @@ from partitioning.common.text import latex, markdown
 from raysim.common.units import human_seconds
 from raysim.report.tables import ResultTable, TableColumn, best_rows
 from raysim.report.words import ABSENT
+from raysim.studies.course import StudyProgress
 from raysim.studies.folder import VIRTUAL_TIME
-from raysim.studies.progress import StudyProgress
 from raysim.studies.read import Findings, TrialRow, trial_rows
 from raysim.studies.statistics import ResultRow, averages, best_point, complete_mean
 from raysim.studies.words import MetricColumn, p_value, percent, point_text
