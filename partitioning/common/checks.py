@@ -70,7 +70,11 @@ def floor_share(portion: float, total: int | Integers) -> Integers:
 
 
 def encode(labels: npt.ArrayLike, name: str = "labels") -> tuple[Integers, Integers]:
-    """Return each sample's class number in sorted order of the labels [N], and the samples per class [C]."""
+    """Return each sample's class number in sorted order of the labels [N], and the samples per class [C].
+
+    Raises:
+        InputError: the labels are not a non-empty vector of whole numbers, booleans or strings.
+    """
     array = np.asarray(labels)
     if array.ndim != 1 or array.size == 0:
         raise InputError(f"{name}: the shape is {list(array.shape)}; give one dimension with one value per sample")

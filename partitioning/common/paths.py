@@ -33,6 +33,10 @@ def check_path(key: str, text: str | os.PathLike[str]) -> Path:
     Args:
         key: name of the key or option, for the message.
         text: path.
+
+    Raises:
+        InputError: the text is empty, has a zero byte, is not UTF-8, or is longer than a path may be, or the path has
+            a loop of links.
     """
     path = os.fspath(text)
     if fault := _fault(path):

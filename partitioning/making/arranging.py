@@ -44,6 +44,9 @@ def arrange_samples(
         scratch: temporary folder that the call creates; on failure it stays for the caller to remove.
         memory: limit of the samples held at once, in bytes; a larger client is held whole.
         progress: callback with the clients yielded so far and K.
+
+    Raises:
+        InputError: a value is missing, the source is damaged, or `rows` is empty.
     """
     if not rows.size:
         raise InputError(f"no client has a sample of {source.name}: choose other parameters of the scheme")

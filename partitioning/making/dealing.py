@@ -160,6 +160,9 @@ def deal(source: Source, options: DealOptions, test_labels: Sequence[pa.ChunkedA
         source: samples [N].
         options: scheme and its parameters.
         test_labels: labels of the test sets, which are classes as well.
+
+    Raises:
+        InputError: the parameters do not fit the source, or a value is missing.
     """
     resolved = options.resolve(source)
     dividing = options.dividing_columns(resolved)

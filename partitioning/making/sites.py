@@ -17,6 +17,9 @@ def assign_sites(parts: Parts, values: npt.ArrayLike, column: str) -> Parts:
         parts: each client's rows.
         values: site of each source row [N].
         column: name of the site column, for messages.
+
+    Raises:
+        InputError: a client has rows of two sites, or no row.
     """
     names, codes = np.unique(np.asarray(values), return_inverse=True)
     sites = _site_of_each(parts, codes, names, column)

@@ -18,7 +18,11 @@ _LONGEST = 100  # characters of a name: short enough for the file names of every
 def check_tests(
     test: pa.Table | Tests | None, schema: pa.Schema, label: str, dataset: str
 ) -> dict[str | None, pa.Table]:
-    """Return the test sets by name, each with the schema of the samples."""
+    """Return the test sets by name, each with the schema of the samples.
+
+    Raises:
+        InputError: a test set has other columns or no rows, or its name gives no file name of its own.
+    """
     tests = dict(test) if isinstance(test, Mapping) else {} if test is None else {None: test}
     _check_names(list(tests))
     return {name: _check_test(part, schema, label, _title(name, dataset)) for name, part in tests.items()}

@@ -71,6 +71,10 @@ def describe_features(
 
     Returns:
         The features, and the codes of each [N].
+
+    Raises:
+        InputError: a name is unknown or repeated; a column holds neither numbers nor strings, or NaN, infinity, or more
+            than `MOST_WORDS` distinct strings.
     """
     buckets = whole("buckets", buckets, least=2)
     if buckets > MOST_BUCKETS:

@@ -49,7 +49,11 @@ def unflatten(numbers: Floats, like: pa.Array) -> pa.Array:
 
 
 def deviations(batches: Iterable[pa.RecordBatch], label: str) -> dict[str, float]:
-    """Return the standard deviation of all numbers of each numeric column, in one pass over the samples."""
+    """Return the standard deviation of all numbers of each numeric column, in one pass over the samples.
+
+    Raises:
+        InputError: no column is numeric.
+    """
     totals: dict[str, tuple[int, float, float]] = {}  # count, mean, and sum of squares around it
     for batch in _in_blocks(batches):
         for name in numeric_columns(batch.schema, label):

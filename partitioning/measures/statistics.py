@@ -153,6 +153,9 @@ def fit(class_counts: Integers, asked: npt.ArrayLike) -> tuple[float, float]:
 
     Returns:
         Mean and largest distance over the clients, 0 to 1.
+
+    Raises:
+        InputError: the shapes differ.
     """
     wished = _check_shape("shares", asked, class_counts)
     parts = [earth_movers(shares, wished[rows]) for rows, shares in _pieces(class_counts)]
@@ -170,6 +173,9 @@ def fit_sizes(sizes: Integers, asked: npt.ArrayLike) -> tuple[float, float]:
 
     Returns:
         Mean and largest distance over the clients, 0 to 1.
+
+    Raises:
+        InputError: the shapes differ.
     """
     return _mean_and_max(np.abs(sizes - _check_shape("sizes", asked, sizes)) / max(int(sizes.sum()), 1))
 

@@ -31,6 +31,9 @@ def dirichlet(labels: npt.ArrayLike, *, clients: int, label_alpha: float = 1.0, 
 
     Returns:
         K ascending int64 arrays of indices into `labels`.
+
+    Raises:
+        InputError: a value is out of range.
     """
     codes, columns = encode(labels)
     clients, seed = whole("clients", clients, least=1), read_seed(seed)
@@ -87,6 +90,9 @@ def dirichlet_per_class(
 
     Returns:
         K ascending int64 arrays of indices into `labels`.
+
+    Raises:
+        InputError: a value is out of range.
     """
     codes, columns = encode(labels)
     clients, seed = whole("clients", clients, least=1), read_seed(seed)

@@ -23,6 +23,9 @@ def iid(labels: npt.ArrayLike, *, clients: int, seed: int = 0) -> Parts:
 
     Returns:
         K ascending int64 arrays of indices into `labels`.
+
+    Raises:
+        InputError: a value is out of range.
     """
     codes, _ = encode(labels)
     clients, seed = whole("clients", clients, least=1), read_seed(seed)
@@ -48,6 +51,9 @@ def quantity(
 
     Returns:
         K ascending int64 arrays of indices into `labels`.
+
+    Raises:
+        InputError: a value is out of range.
     """
     codes, _ = encode(labels)
     clients, seed = whole("clients", clients, least=1), read_seed(seed)

@@ -25,6 +25,9 @@ def draw_shares(
         prior: finite numbers above 0, see `Prior`; small for one category per client, large for equal shares.
         clients: number of clients K.
         parts: number of categories.
+
+    Raises:
+        InputError: the prior has another shape or a number that is not above 0.
     """
     if isinstance(prior, str):
         raise InputError(f"{name} is {prior!r}: give a number above 0, or numbers in brackets, [0.1, 1.0, ...]")

@@ -105,6 +105,9 @@ def resolve(scheme: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return all parameters of a scheme, defaults included, with numbers in the type of their default.
 
     This way a manifest does not depend on whether a number was given as 1, 1.0 or a numpy number.
+
+    Raises:
+        InputError: a parameter is unknown or missing; the message has the nearest name.
     """
     known = parameters(scheme)
     for name in given:

@@ -25,6 +25,9 @@ def shards(labels: npt.ArrayLike, *, clients: int, shards_per_client: int = 2, s
 
     Returns:
         K ascending int64 arrays of indices into `labels`.
+
+    Raises:
+        InputError: a value is out of range.
     """
     codes, _ = encode(labels)
     clients, each = whole("clients", clients, least=1), whole("shards_per_client", shards_per_client, least=1)
@@ -57,6 +60,9 @@ def shards_unbalanced(
 
     Returns:
         K ascending int64 arrays of indices into `labels`.
+
+    Raises:
+        InputError: a value is out of range.
     """
     codes, _ = encode(labels)
     clients, seed = whole("clients", clients, least=1), read_seed(seed)

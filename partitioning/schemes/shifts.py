@@ -35,6 +35,9 @@ def feature_noise(labels: npt.ArrayLike, *, clients: int, strength: float = 0.5,
 
     Returns:
         K ascending int64 arrays of indices; `shift` is the `Noise` that `make` applies.
+
+    Raises:
+        InputError: a value is out of range.
     """
     strength = positive("strength", strength)
     parts = iid(labels, clients=clients, seed=seed)

@@ -115,6 +115,9 @@ def read_counts(path: Path, classes: Sequence[Any]) -> list[list[int]]:
         path: `.csv`, `.tsv` or `.parquet` file with labels as column names, or `.toml` file with tables `[[client]]`
             and labels as keys.
         classes: labels in sorted order.
+
+    Raises:
+        InputError: the file cannot be read, a column is no label, or a value is no whole number.
     """
     rows = _read_toml(path) if path.suffix.lower() == ".toml" else _read_rows(path)
     names = [str(label) for label in classes]

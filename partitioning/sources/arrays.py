@@ -27,6 +27,9 @@ def open_arrays(path: Path) -> Source:
 
     Arrays [N, ...] become nested fixed-size lists and are read a few rows at a time. An array in Fortran order is held
     whole, because its rows are not contiguous. Nothing is unpickled.
+
+    Raises:
+        InputError: the arrays are not columns of one table.
     """
     with _reading(path), zipfile.ZipFile(regular(path)) as archive:
         headers = {name: _open_header(archive, name) for name in _names(archive)}

@@ -19,6 +19,9 @@ def open_arrow(path: Path) -> Source:
     """Open an Arrow IPC file or stream, memory-mapped; every batch is validated before use.
 
     Uncompressed batches are views on the mapping. A compressed batch is decoded whole, if it is not too large.
+
+    Raises:
+        InputError: the file has no readable schema, or a compressed batch is too large.
     """
     with reading(path, "Arrow"), _open(path) as reader:
         schema = reader.schema

@@ -16,6 +16,9 @@ def check_source(source: Source) -> Source:
 
     An Arrow file holds one dictionary per column, but a source may have another in every batch. A first pass over the
     dictionary columns joins them.
+
+    Raises:
+        InputError: a value is missing (during reading), or dictionaries cannot be joined.
     """
     dictionaries = _join(source)
 

@@ -25,6 +25,9 @@ def open_delimited(path: Path) -> Source:
     """Open a .csv or .tsv file: its first line names the columns, its first block decides their types.
 
     Reading raises InputError if a line is ragged or a value is of another type.
+
+    Raises:
+        InputError: the first block is no table.
     """
     with reading(path, _FORM), _open(path) as reader:
         schema = reader.schema

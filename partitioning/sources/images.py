@@ -22,6 +22,9 @@ def open_images(path: Path) -> Source:
 
     Classes, and the images of each class, are ordered by name. Image files are read only for the column `image`,
     and their bytes are passed on unchanged.
+
+    Raises:
+        InputError: a folder is empty or holds anything else.
     """
     with reading(path, _FORM):
         images = [image for folder in _entries(path) for image in _list_class(folder)]

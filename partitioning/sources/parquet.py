@@ -25,7 +25,11 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBL
 
 
 def open_parquet(path: Path) -> Source:
-    """Open a Parquet file; each batch decodes only its own rows, whatever the size of the row groups."""
+    """Open a Parquet file; each batch decodes only its own rows, whatever the size of the row groups.
+
+    Raises:
+        InputError: the file has no readable schema.
+    """
     with reading(path, "Parquet"), _open(path) as file:
         schema, rows = file.schema_arrow, _rows_at_once(path, file.metadata)
         encoded = encoded_columns(file.metadata)

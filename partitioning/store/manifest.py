@@ -117,6 +117,9 @@ class Manifest:
         Args:
             content: bytes of manifest.json.
             name: title of the manifest in messages.
+
+        Raises:
+            InputError: the content is no manifest, of another version, or was changed.
         """
         from pydantic import ValidationError
 

@@ -75,6 +75,9 @@ def parse_clients(
         shards: files that a row may name; none in an index-only population.
         classes: number of classes C.
         features: categories of each feature, D in total.
+
+    Raises:
+        InputError: the rows are not in the form of `ClientTable.to_arrow`.
     """
     widths = {"class_counts": classes, "feature_counts": sum(features)}
     parts = [_parse(pa.RecordBatch.from_pylist([], SCHEMA), 0, shards, widths, features)]  # all of an empty table

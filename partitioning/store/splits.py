@@ -53,6 +53,9 @@ class Splits:
             validation_clients: clients held out for validation, a number or a share.
             folds: number of folds; 0 for none.
             stratify: whether groups or folds get clients of similar sizes.
+
+        Raises:
+            InputError: a value is out of range, no training client is left, or held-out groups and folds are combined.
         """
         test = share_or_count("test_clients", test_clients, total=clients)
         validation = share_or_count("validation_clients", validation_clients, total=clients)
