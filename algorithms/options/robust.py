@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from algorithms.options.aggregation import Aggregate, Mean
+from algorithms.options.aggregation import AGGREGATES, Aggregate, Mean
 from algorithms.parts.option import Draft, Option, Received, Updates
 
 LOOKS = "the aggregation or an attack looks at each client's model"
@@ -33,8 +33,10 @@ class Robust(Option):
 
     @property
     def settings(self) -> Mapping[str, str]:
-        own = {} if isinstance(self.rule, Mean) else {"robust rule": f"server.aggregate = {self.rule}"}
-        return own | SINGLE_MODELS
+        if isinstance(self.rule, Mean):
+            return SINGLE_MODELS
+        name = next(name for name, kind in AGGREGATES.items() if type(self.rule) is kind)
+        return {"robust rule": f'server.aggregate = "{name}"', **SINGLE_MODELS}
 
     def wrap(self, draft: Draft, updates: Updates) -> Updates:
         from algorithms.options.gathered import gathered
