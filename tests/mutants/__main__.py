@@ -44,7 +44,7 @@ def main(
     reach = update(tree, cache, slots)
     if not drawn:
         return
-    done = dict(read(out)) if out.exists() else {}
+    done = {mutant: result for mutant, result in read(out) if is_done(result, budget)} if out.exists() else {}
     results = run(
         drawn, {mutant: done[mutant] for mutant in drawn if mutant in done}, reach, tree, cache, out, budget, slots
     )
@@ -59,6 +59,11 @@ def main(
 def read(file: Path) -> Iterator[tuple[Mutant, dict[str, Any]]]:
     for entry in json.loads(file.read_text()):
         yield Mutant(**entry["mutant"]), entry["result"]
+
+
+def is_done(result: dict[str, Any], budget: float) -> bool:
+    """Return whether a longer budget would not run further tests."""
+    return result["outcome"] != "survived" or not result["cut"] or result["budget"] >= budget
 
 
 def write(file: Path, results: dict[Mutant, dict[str, Any]]) -> None:

@@ -119,6 +119,7 @@ def judge(mutant: Mutant, slot: Slot, reach: Reach, budget: float) -> dict[str, 
         "seconds": round(seconds, 1),
         "tests": len(tests),
         "cut": cut,
+        "budget": budget,
     }
 
 

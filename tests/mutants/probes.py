@@ -1,12 +1,13 @@
 """Pytest plugin that writes for every passed test its lines in the packages and its duration.
 
 Every statement of a function begins with a probe, `__reached__[number] = 1`: the number is the line plus the file's
-offset. The probes are in memory alone, so processes that a test starts run the files as they are.
+offset. The probes are in memory alone, so processes that a test starts import the files as they are.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 import os
 import sys
@@ -84,7 +85,9 @@ class ProbingFinder(MetaPathFinder):
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.offsets, self.total = offsets(root)
+        self.offsets, total = offsets(root)
+        self.reached = bytearray(total)
+        builtins.__dict__["__reached__"] = self.reached
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if fullname.partition(".")[0] not in PACKAGES:
@@ -101,14 +104,12 @@ class Recorder:
 
     Args:
         file: its lines are the records.
-        lines: number of lines of all files.
+        reached: whether each line of all files has run.
     """
 
-    def __init__(self, file: Path, lines: int) -> None:
-        self.file, self.none = file, bytes(lines)
-        self.reached = bytearray(lines)
-        sys.modules["builtins"].__dict__["__reached__"] = self.reached
-        self.failed = self.is_first = False
+    def __init__(self, file: Path, reached: bytearray) -> None:
+        self.file, self.reached, self.none = file, reached, bytes(len(reached))
+        self.failed = False
         self.fixtures: dict[Any, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
         self.apart = 0.0
 
@@ -163,7 +164,11 @@ class Recorder:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if folder := os.environ.get(FOLDER):
-        finder = ProbingFinder(Path.cwd())
-        config.pluginmanager.register(Recorder(Path(folder) / f"{os.getpid()}.jsonl", finder.total), "recorder")
-        sys.meta_path.insert(0, finder)
+    for finder in (finder for finder in sys.meta_path if isinstance(finder, ProbingFinder)):
+        file = Path(os.environ[FOLDER]) / f"{os.getpid()}.jsonl"
+        config.pluginmanager.register(Recorder(file, finder.reached), "recorder")
+
+
+# The plugin is imported before any `conftest.py`, which may import the packages.
+if FOLDER in os.environ:
+    sys.meta_path.insert(0, ProbingFinder(Path.cwd()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import base64
 import json
+import math
 import os
 import subprocess
 import sys
@@ -45,10 +46,11 @@ class Reach:
     importers: dict[str, list[str]]
 
     def of_file(self, file: str) -> NDArray[np.bool_]:
-        """Return whether each test reaches a function of a file; a byte of eight lines counts as a whole."""
+        """Return whether each test reaches a function of a file."""
         begin = self.offsets[file]
         end = min([place for place in self.offsets.values() if place > begin], default=self.lines.shape[1] * 8)
-        return np.asarray(self.lines[:, begin // 8 + 1 : end // 8].any(axis=1))
+        bits = np.unpackbits(self.lines[:, begin // 8 : end // 8 + 1], axis=1)
+        return np.asarray(bits[:, begin % 8 : begin % 8 + end - begin].any(axis=1))
 
     def tests_of(self, file: str, line: int) -> list[int]:
         """Return the tests that reach a line, the likeliest first.
@@ -74,19 +76,19 @@ class Reach:
         """Return tests of a line within seconds, with the seconds of each, and the number of the others."""
         found: dict[str, float] = {}
         modules: set[str] = set()
-        spent, cut = 0.0, 0
-        for test in self.tests_of(file, line):
-            module = self.tests[test].partition("::")[0]
-            seconds = float(self.seconds[test])
-            # A module costs its shared fixtures, and some tenths of a second to import it.
-            whole = seconds + (0.0 if module in modules else 0.2 + float(self.shared[test]))
-            if found and spent + whole > budget:
-                cut += 1
-                continue
-            modules.add(module)
-            spent += whole
-            found[self.tests[test]] = seconds + float(self.shared[test])
-        return found, cut
+        spent, tests = 0.0, self.tests_of(file, line)
+        # One long test may not take the place of many others.
+        for longest in (budget / 2, math.inf):
+            for test in [] if found else tests:
+                module = self.tests[test].partition("::")[0]
+                # A module costs its shared fixtures, and some tenths of a second to import it.
+                own, first = float(self.seconds[test]), 0.2 + float(self.shared[test])
+                whole = own + (0.0 if module in modules else first)
+                if whole <= longest and (not found or spent + whole <= budget):
+                    modules.add(module)
+                    spent += whole
+                    found[self.tests[test]] = own + first
+        return found, len(tests) - len(found)
 
 
 def importers(root: Path) -> dict[str, list[str]]:
@@ -146,10 +148,14 @@ def run(copy: Path, cache: Path, names: Sequence[str], processes: int) -> list[d
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob("*.jsonl"):
         path.unlink()
-    options = ["-q", "-p", "tests.mutants.probes", "-p", "no:cacheprovider", "-n", str(processes)]
+    options = ["-q", "-p", "no:cacheprovider", "-n", str(processes)]
     command = [sys.executable, "-m", "pytest", *options, f"--basetemp={cache / 'map.tmp'}", *names]
+    # Code that Ray pickles by value carries probes into processes without records.
+    (folder / "sitecustomize.py").write_text("import builtins\n\nbuiltins.__reached__ = {}\n")
+    variables = {**environment(copy), "PYTHONPATH": f"{copy}{os.pathsep}{folder}", FOLDER: str(folder)}
+    variables["PYTEST_PLUGINS"] = "tests.mutants.probes"
     # A failed test is no part of the map.
-    subprocess.run(command, cwd=copy, env={**environment(copy), FOLDER: str(folder)}, stdout=sys.stderr, check=False)
+    subprocess.run(command, cwd=copy, env=variables, stdout=sys.stderr, check=False)
     return list(records(folder))
 
 
