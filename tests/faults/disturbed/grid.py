@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from tests.faults.processes import client_actors
-from tests.nodes import nodes
+from tests.kit.ray import nodes
 
 
 class Grid:

@@ -16,6 +16,7 @@ from tests.raysim.fleet.faults import Poison, plan_of, population_at, trained, t
 
 # A start of Ray that failed leaves ended processes behind, whose objects warn.
 pytestmark = [
+    pytest.mark.usefixtures("own_ray"),
     pytest.mark.filterwarnings("ignore:subprocess"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

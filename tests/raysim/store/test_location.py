@@ -16,6 +16,7 @@ from raysim.report.page import write_report
 from raysim.simulation.stop import Stop
 from raysim.store.mirror import mirror_to
 from raysim.watching.progress import Watcher
+from tests.kit.runs import quick_run
 
 EXPERIMENT: dict[str, Any] = {
     "rounds": 6,
@@ -102,7 +103,7 @@ def test_a_run_goes_on_from_its_uri(far: Path, whole: Path, cache: Path, error: 
 
 def test_what_is_there_at_any_moment_can_be_gone_on_with(far: Path, whole: Path, cache: Path) -> None:
     watcher = Ends(far, 99)
-    raysim.run(EXPERIMENT, far.as_uri(), inline=True, watcher=watcher)
+    quick_run(EXPERIMENT, far.as_uri(), inline=True, watcher=watcher)
     begun = [copy for copy in watcher.copies if list(copy.glob("fedbn/checkpoint/*"))]
     assert begun
     shutil.rmtree(cache)
@@ -138,7 +139,7 @@ def test_a_store_that_does_not_answer_for_a_while(far: Path) -> None:
                 far.unlink()
 
     watcher = Breaks(far, 99)
-    raysim.run({**EXPERIMENT, "rounds": 60}, far.as_uri(), inline=True, watcher=watcher)
+    quick_run({**EXPERIMENT, "rounds": 60}, far.as_uri(), inline=True, watcher=watcher)
     assert any("tries again after the next checkpoint" in text for text in watcher.notices)
 
 

@@ -20,6 +20,7 @@ import raysim
 from raysim.common.errors import InputError, StoppedError
 from raysim.studies.progress import StudyProgress
 from raysim.studies.showing import Board
+from tests.kit.runs import quick_run
 from tests.raysim.studies.conftest import SMALL
 
 
@@ -87,7 +88,7 @@ def test_each_winner_runs_on_all_folds_and_seeds(on_ray: StudyProgress) -> None:
 def test_a_trial_is_a_run_of_its_own(on_ray: StudyProgress, tmp_path: Path) -> None:
     row = on_ray.trials.to_pylist()[-1]
     trial = on_ray.folder / "trials" / row["trial"]
-    again = raysim.run(trial / "config.toml", tmp_path / "again", inline=True)
+    again = quick_run(trial / "config.toml", tmp_path / "again", inline=True)
     assert again.results[0].metrics["held_out_accuracy"] == row["held_out_accuracy"]
     for name in ("model.safetensors", "metrics.parquet"):
         assert (trial / row["algorithm"] / name).is_file()

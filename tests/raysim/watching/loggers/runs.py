@@ -10,6 +10,7 @@ from raysim import Run
 from raysim.simulation.stop import Stop
 from raysim.watching.loggers.logger import metric_path
 from raysim.watching.progress import Watcher
+from tests.kit.runs import quick_resume, quick_run
 
 EXPERIMENT: dict[str, Any] = {
     "seed": 3,
@@ -45,11 +46,11 @@ def watched(folder: Path, stop_in: int | None = None, **watch: Any) -> Run:
     heard = Heard(stop_in)
     raw = {**EXPERIMENT, "watch": watch}
     if stop_in is None:
-        return raysim.run(raw, folder, inline=True, watcher=heard)
+        return quick_run(raw, folder, inline=True, watcher=heard)
     try:
-        raysim.run(raw, folder, inline=True, watcher=heard, stop=heard.stop)
+        quick_run(raw, folder, inline=True, watcher=heard, stop=heard.stop)
     except raysim.common.errors.StoppedError:
-        return raysim.resume(folder, inline=True)
+        return quick_resume(folder, inline=True)
     raise AssertionError("the run was not stopped")
 
 
