@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.kit.grid import Grid, grid
 from tests.kit.runs import quick_resume, quick_run
-from tests.raysim.cluster.grid import Grid, grid
 
 WAIT_SECONDS = 300
 

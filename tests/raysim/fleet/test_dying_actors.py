@@ -17,7 +17,7 @@ from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.machine import settled
 from raysim.fleet.worker_plan import WorkerPlan
 from tests.kit.ray import SharedRay
-from tests.raysim.fleet.faults import Faulty, Poison, awake, plan_of, population_at, trained
+from tests.kit.struck import Faulty, Poison, awake, plan_of, population_at, trained
 
 HALF, LOCAL = Sample(cohort=4), Local(lr=0.1, batch_size=32)
 ALGORITHMS = {

@@ -28,7 +28,7 @@ from raysim.fleet.traffic import INLINE_LIMIT, array_bytes
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from tests.kit.ray import nodes
 from tests.kit.runs import quick_run
-from tests.raysim.fleet.faults import ROW_BYTES, trained
+from tests.kit.struck import ROW_BYTES, trained
 
 pytestmark = pytest.mark.usefixtures("own_ray")
 

@@ -41,7 +41,7 @@ from raysim.fleet.ray_runtime import ENDING
 from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from tests.kit.ray import SharedRay
-from tests.raysim.fleet.faults import ROW_BYTES
+from tests.kit.struck import ROW_BYTES
 
 LOCAL = Local(lr=0.1, batch_size=32)
 HALF = Sample(cohort=4)

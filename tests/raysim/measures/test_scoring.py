@@ -20,7 +20,7 @@ from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.evaluate import Evaluation, EvaluationTarget, Targets, evaluate
 from raysim.measures.metrics import METRICS
 from raysim.measures.scoring import block_samples, cut_samples
-from tests.algorithms.conftest import clients, federation, perceptron, settle  # noqa: F401  fixtures
+from tests.kit.federation import clients, federation, perceptron, settle  # noqa: F401
 from tests.kit.ray import SharedRay
 
 LOCAL = Local(lr=0.1, batch_size=16)

@@ -35,8 +35,8 @@ from raysim.data.shards import Shards
 from raysim.fleet.inline import InlineFleet
 from raysim.measures.twins import Divergence, TwinState, TwinSteps
 from raysim.models.build import build
-from tests.algorithms.conftest import Samples, clients, federation, perceptron, settle  # noqa: F401  fixtures
-from tests.algorithms.rounds.test_round import train
+from tests.kit.federation import Samples, clients, federation, perceptron, settle  # noqa: F401
+from tests.kit.rounds import train
 from tests.kit.runs import quick_run
 
 Federation = Callable[..., InlineFleet]

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 import raysim
 from raysim.common.errors import InputError
 from tests.kit.runs import quick_resume, quick_run
-from tests.raysim.data.tokenizers import write_tokenizer
+from tests.kit.tokenizers import write_tokenizer
 
 SPEECHES = "\n\n".join(
     f"{who}:\n{' '.join(['to be or not to be'] * (3 + turn))}" for turn in range(4) for who in ("A", "B", "C")

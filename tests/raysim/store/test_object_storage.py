@@ -14,8 +14,8 @@ from partitioning.store.remote import RemoteFolder
 from raysim.common.errors import InputError, StoppedError
 from raysim.data.sources import load
 from raysim.report.page import write_report
+from tests.kit.locations import EXPERIMENT, Ends, assert_same
 from tests.kit.runs import quick_resume, quick_run
-from tests.raysim.store.test_location import EXPERIMENT, Ends, assert_same
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,7 @@ from raysim.common.errors import InputError, StoppedError
 from raysim.studies.progress import StudyProgress
 from raysim.studies.showing import Board
 from tests.kit.runs import quick_run
-from tests.raysim.studies.conftest import SMALL
+from tests.kit.studies import SMALL
 
 
 class Notes(Board):

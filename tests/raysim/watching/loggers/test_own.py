@@ -11,8 +11,8 @@ import raysim
 from raysim.common.errors import InputError
 from raysim.config.tables import WatchTable
 from raysim.watching.loggers.named import LOGGERS, loggers_of
+from tests.kit.logged import EXPERIMENT, Heard, same_bytes, watched
 from tests.kit.runs import quick_run
-from tests.raysim.watching.loggers.runs import EXPERIMENT, Heard, same_bytes, watched
 
 MODULE = """
 import os
