@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,6 +48,14 @@ def own_ray(shared_ray: SharedRay) -> None:
 def two_actors(shared_ray: SharedRay) -> raysim.Actors:
     """Two client actors, for `raysim.run(..., fleet=two_actors)`."""
     return shared_ray.actors(2)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def freed() -> Iterator[None]:
+    """Give the memory that a module's arrays took back to the system; the C library keeps it otherwise."""
+    yield
+    with suppress(OSError, AttributeError):  # only glibc has it
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def pytest_sessionfinish() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from partitioning import InputError
 from tests.fuzz import devices
 from tests.fuzz.disturbed.cases import Case
 from tests.fuzz.disturbed.cases import survive as survive_disturbance
@@ -22,8 +23,10 @@ from tests.fuzz.files.harness import survive as survive_file
 from tests.fuzz.inputs.refusals import Workplace as Inputs
 from tests.fuzz.populations.harness import Workplace as Populations
 from tests.fuzz.populations.harness import check as check_population
+from tests.fuzz.populations.sound import EXPERIMENT
 from tests.fuzz.stored import Stores
 from tests.fuzz.text import cluster, names
+from tests.kit.runs import quick_run
 
 SEED = int(os.environ.get("RAYSIM_FUZZ_SEED") or random.SystemRandom().randrange(2**20))
 """First of the seeds that follow one another in each test."""
@@ -58,14 +61,32 @@ def test_stored_files(tmp_path: Path) -> None:
     hold("stored", 2, lambda seed: stores.stopped(seed).wrong or stores.going_on(seed).wrong)
 
 
-def test_populations(tmp_path: Path) -> None:
-    place = Populations.at(tmp_path)
+@pytest.fixture(scope="module")
+def populations(tmp_path_factory: pytest.TempPathFactory) -> Populations:
+    return Populations.at(tmp_path_factory.mktemp("populations"))
 
+
+def test_populations(populations: Populations) -> None:
     def wrong(seed: int) -> str:
-        check_population(seed, place)  # raises an error of its own
+        check_population(seed, populations)  # raises an error of its own
         return ""
 
     hold("populations", 12, wrong)
+
+
+def test_a_cache_that_is_damaged_says_that_it_can_go(
+    populations: Populations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound = next(sound for sound in populations.sounds if sound.name == "images")
+    config = {**EXPERIMENT, "data": {"population": str(sound.folder)}}
+    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(populations.root / "cache", tmp_path / "cache")
+    (decoded,) = (tmp_path / "cache" / "decoded").iterdir()
+    (decoded / "clients.parquet").unlink()
+    with pytest.raises(InputError, match=f"or remove {decoded} to decode its images again"):
+        quick_run(config, tmp_path / "run", inline=True)
+    shutil.rmtree(decoded)
+    quick_run(config, tmp_path / "run", inline=True)
 
 
 def test_data_files(tmp_path: Path) -> None:
@@ -73,7 +94,7 @@ def test_data_files(tmp_path: Path) -> None:
         (tmp_path / f"{seed}").mkdir()
         return survive_file(seed, tmp_path / f"{seed}").wrong
 
-    hold("files", 2, wrong, FIRST)
+    hold("files", 1, wrong, FIRST)
 
 
 @pytest.fixture
@@ -85,8 +106,8 @@ def inputs() -> Iterator[Inputs]:
 
 def test_commands(inputs: Inputs) -> None:
     with ThreadPoolExecutor(2) as pool:
-        outcomes = dict(enumerate(pool.map(inputs.case, range(SEED, SEED + 8)), SEED))
-    hold("inputs", 8, lambda seed: outcomes[seed].wrong, FIRST)
+        outcomes = dict(enumerate(pool.map(inputs.case, range(SEED, SEED + 16)), SEED))
+    hold("inputs", 16, lambda seed: outcomes[seed].wrong, FIRST)
 
 
 @pytest.mark.parametrize(("room", "cases"), [("run", 1), ("population", 1), ("refusal", 5)])

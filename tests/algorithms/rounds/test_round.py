@@ -49,13 +49,6 @@ TABLE = {name: named(name, HALF, LOCAL) for name in ALGORITHMS} | {
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_the_same_seed_gives_the_same_bytes(name: str, federation: Federation) -> None:
-    data = clients(SIZES)
-    first, second = run(federation, TABLE[name], data), run(federation, TABLE[name], data)
-    assert same(first.model, second.model) and same(first.average, second.average)
-
-
-@pytest.mark.parametrize("name", TABLE)
 def test_a_step_leaves_its_input_usable(name: str, federation: Federation) -> None:
     algorithm = TABLE[name]
     fleet = federation(clients(SIZES), perceptron(True), algorithm.sharing)

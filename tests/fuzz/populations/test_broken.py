@@ -1,7 +1,6 @@
 """Tables that hold what no model can train on."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,7 @@ import raysim
 from partitioning import InputError, Population
 from partitioning.common.sealing import sealed
 from raysim.data.sources import load
-from tests.fuzz.populations.harness import Workplace
 from tests.fuzz.populations.sound import EXPERIMENT, numbers
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
-    return Workplace.at(tmp_path_factory.mktemp("faults"))
 
 
 def small(tmp_path: Path, **columns: Any) -> Path:
@@ -87,15 +80,3 @@ def test_clients_without_samples_and_with_one_do_no_harm(tmp_path: Path) -> None
     updates = pq.read_table(done.folder / "fedavg" / "updates.parquet").to_pylist()
     taken = {row["client"]: (row["steps"] > 0, row["weight"] > 0) for row in updates}
     assert taken == {0: (False, False), 1: (False, False), **dict.fromkeys((2, 3, 4), (True, True))}
-
-
-def test_a_cache_that_is_damaged_says_that_it_can_go(place: Workplace, tmp_path: Path, monkeypatch: Any) -> None:
-    sound = next(sound for sound in place.sounds if sound.name == "images")
-    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
-    shutil.copytree(place.root / "cache", tmp_path / "cache")
-    (decoded,) = (tmp_path / "cache" / "decoded").iterdir()
-    (decoded / "clients.parquet").unlink()
-    with pytest.raises(InputError, match=f"or remove {decoded} to decode its images again"):
-        train(sound.folder, tmp_path)
-    shutil.rmtree(decoded)
-    train(sound.folder, tmp_path)

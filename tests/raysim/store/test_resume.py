@@ -30,7 +30,7 @@ from raysim.store.config_file import write_config
 from raysim.store.resume import shown
 from raysim.store.run_folder import existing_folder
 from raysim.watching.progress import Watcher
-from tests.kit.runs import ALL, SMALL, Breaks, assert_same, broken, quick_resume, quick_run
+from tests.kit.runs import SMALL, Breaks, assert_same, broken, quick_resume, quick_run
 
 MEASURED: dict[str, Any] = {
     **SMALL,
@@ -90,7 +90,7 @@ def test_what_measures_and_choices_remember(tmp_path: Path, config: dict[str, An
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", [MEASURED, CHOSEN, {**SMALL, "algorithm": ALL}])
+@pytest.mark.parametrize("config", [MEASURED, CHOSEN])
 def test_a_stop_after_each_round_changes_nothing(tmp_path: Path, config: dict[str, Any]) -> None:
     for after in range(1, 6):
         pair = Pair(tmp_path / str(after), config, Breaks(after, None))

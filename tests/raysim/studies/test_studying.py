@@ -20,6 +20,7 @@ import raysim
 from raysim.common.errors import InputError, StoppedError
 from raysim.studies.progress import StudyProgress
 from raysim.studies.showing import Board
+from tests.kit.ray import SharedRay
 from tests.kit.runs import quick_run
 from tests.kit.studies import SMALL
 
@@ -42,7 +43,8 @@ class Notes(Board):
 
 
 @pytest.fixture(scope="module")
-def on_ray(tmp_path_factory: pytest.TempPathFactory) -> StudyProgress:
+def on_ray(tmp_path_factory: pytest.TempPathFactory, shared_ray: SharedRay) -> StudyProgress:
+    shared_ray.start()
     return raysim.study(deepcopy(SMALL), tmp_path_factory.mktemp("study") / "ray", actors=2)
 
 
