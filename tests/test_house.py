@@ -131,3 +131,24 @@ def test_tests_mirror_the_rooms(package: str) -> None:
     mirrored = {str(path.parent.relative_to(ROOT / "tests" / package)) for path in files(f"tests/{package}")}
     # Recipes are no code; their tests lie beside the others.
     assert mirrored <= rooms | {"recipes"}
+
+
+PROGRAMS = ("kit", "fuzz", "matrix", "benchmarks")
+"""Folders of tests/ that hold other modules than tests: shared helpers, and programs with a command of their own."""
+
+
+def is_test(name: str) -> bool:
+    return name.startswith("test_") or name == "conftest"
+
+
+def test_no_test_module_is_imported_by_another() -> None:
+    paths = {path: path.relative_to(ROOT).with_suffix("").parts for path in files("tests")}
+    known = {".".join(parts) for parts in paths.values()}
+    wrong = []
+    for path, parts in paths.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        wrong += [f"{path}: {each}" for each in imports(tree, known) if is_test(each.rpartition(".")[2])]
+        wrong += [f"{path}: a relative import" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level]
+        if parts[1] not in PROGRAMS and not is_test(parts[-1]) and parts[-1] != "__init__":
+            wrong.append(f"{path}: no test; what tests share lies in tests/kit/")
+    assert not wrong, "\n".join(wrong)

@@ -10,8 +10,8 @@ from torch.nn.functional import cross_entropy
 
 from algorithms import Compute, InputError, Local, Mix, Purpose, Sample, centralized, fedavg, generator
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.rounds.test_round import SIZES, run, same, simulate
+from tests.kit.federation import clients, perceptron
+from tests.kit.rounds import SIZES, run, same, simulate
 
 Federation = Callable[..., InlineFleet]
 LOCALS = {

@@ -29,9 +29,9 @@ from algorithms import (
 )
 from algorithms.names import ALGORITHMS
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import clients, named
-from tests.algorithms.rounds.test_round import same
-from tests.algorithms.test_properties import SIZES, made, simulate
+from tests.kit.federation import clients, named
+from tests.kit.models import SIZES, made, simulate
+from tests.kit.rounds import same
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4)

@@ -17,7 +17,6 @@ from algorithms import (
     Algorithm,
     Arrivals,
     Assign,
-    Compute,
     Concurrent,
     Drawn,
     DrawnDevices,
@@ -50,31 +49,15 @@ from algorithms.fedprox import with_proximal
 from algorithms.parts.arrivals import Clock, Delay, Dispatcher, Flight, Timeline
 from algorithms.rounds.asynchronous import AsyncProgress
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import Samples as Data
-from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.rounds.test_round import same, train
-from tests.algorithms.test_fedopt import update
+from tests.kit.arrivals import LOCAL, Federation, simulate
+from tests.kit.federation import Samples as Data
+from tests.kit.federation import clients, perceptron
+from tests.kit.reference import update
+from tests.kit.rounds import same, train
 
-Federation = Callable[..., InlineFleet]
 SIZES = (11, 4, 1, 23, 0, 8)
 HALF = Sample(fraction=0.5)
-LOCAL = Local(lr=0.1, batch_size=4, lr_decay=0.9)
-FP64 = Compute("sequential", precision="fp64")
 DEVICES = DrawnDevices(compute=20, spread=1.0, down=1e4, up=1e3, latency=0.1)
-
-
-def simulate(
-    federation: Federation, algorithm: Algorithm, data: list[Data], rounds: int, norm: bool = True, **options: Any
-) -> tuple[State, InlineFleet, list[State]]:
-    """The state after some rounds in float64, the fleet, and the states on the way."""
-    module = perceptron(norm).double()
-    devices = options.pop("devices", None)
-    fleet = federation(data, module, algorithm.sharing, compute=FP64, **options)
-    fleet.census = replace(fleet.census, devices=devices)
-    states = [begin(perceptron(norm).double(), fleet, 0, rounds)]
-    for number in range(1, rounds + 1):
-        states.append(next_round(states[-1], algorithm, fleet, last=number == rounds))
-    return states[-1], fleet, states
 
 
 # The references: written from the paper, eager where the engine is lazy.

@@ -10,7 +10,7 @@ import torch
 from algorithms import Assign, InputError, Local, Momentum, Sample, fedavg, fedavgm
 from algorithms.parts.weighting import WeightingName
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.reference import DATA, agree, drawn, engine, mean, module, sgd, train
+from tests.kit.reference import DATA, agree, drawn, engine, mean, module, sgd, train
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4)

@@ -30,12 +30,11 @@ from algorithms.parts.reporting import Reporting
 from algorithms.rounds import asynchronous
 from algorithms.rounds.clock import check_clock
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import Samples as Data
-from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.rounds.test_round import same
-from tests.algorithms.rounds.test_timed import table
-from tests.algorithms.test_fedasync import LOCAL, simulate
-from tests.algorithms.test_fedopt import update
+from tests.kit.arrivals import LOCAL, simulate, table
+from tests.kit.federation import Samples as Data
+from tests.kit.federation import clients, perceptron
+from tests.kit.reference import update
+from tests.kit.rounds import same
 
 Federation = Callable[..., InlineFleet]
 SIZES = (11, 4, 1, 23, 0, 8)

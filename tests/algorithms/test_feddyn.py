@@ -11,7 +11,7 @@ from torch import nn
 
 from algorithms import Assign, InputError, Local, Mix, Sample, State, feddyn
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.reference import DATA, Values, agree, drawn, engine, mean, module, sgd, train
+from tests.kit.reference import DATA, Values, agree, drawn, engine, mean, module, sgd, train
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2)

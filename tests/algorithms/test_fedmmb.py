@@ -10,9 +10,9 @@ import pytest
 
 from algorithms import InputError, Local, Purpose, Sample, begin, fedbn, fedmmb, fedsmb, generator, next_round
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.reference import DATA, agree, engine, mean, module, sgd, train
-from tests.algorithms.rounds.test_round import run, same
+from tests.kit.federation import clients, perceptron
+from tests.kit.reference import DATA, agree, engine, mean, module, sgd, train
+from tests.kit.rounds import run, same
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.1, batch_size=4)

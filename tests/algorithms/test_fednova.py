@@ -13,7 +13,7 @@ from algorithms import Assign, InputError, Local, Mix, Sample, WeightedMix, feda
 from algorithms.fednova import length
 from algorithms.parts.weighting import WeightingName
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.reference import DATA, agree, drawn, engine, mean, module, train
+from tests.kit.reference import DATA, agree, drawn, engine, mean, module, train
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2)

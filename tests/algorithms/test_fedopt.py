@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch.nn.functional import cross_entropy
 
 from algorithms import (
     Adagrad,
@@ -21,7 +20,6 @@ from algorithms import (
     Local,
     Mix,
     Packed,
-    Purpose,
     Sample,
     State,
     Yogi,
@@ -29,7 +27,6 @@ from algorithms import (
     fedadam,
     fedavg,
     fedyogi,
-    generator,
     radfed,
     radfeda,
     radfedm,
@@ -39,8 +36,9 @@ from algorithms import (
 )
 from algorithms.fedprox import Proximal
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import Samples, clients, perceptron
-from tests.algorithms.rounds.test_round import SIZES, run, same, simulate
+from tests.kit.federation import Samples, clients, perceptron
+from tests.kit.reference import update
+from tests.kit.rounds import SIZES, run, same, simulate
 
 Federation = Callable[..., InlineFleet]
 HALF = Sample(fraction=0.5)
@@ -80,22 +78,6 @@ def test_statistics_and_counters_take_the_mean_and_the_largest() -> None:
     for name, value in found.items():
         is_statistic = name.startswith("1.running") or name.endswith("tracked")
         assert np.array_equal(value, expected[name]) == is_statistic, name
-
-
-def update(module: torch.nn.Module, data: Samples, number: int, client: int, local: Local) -> bool:
-    """Plain SGD from the module as it is, near it where there is a proximal term; False where no batch is left."""
-    x, y = data[0].double(), data[1]
-    received = [parameter.detach().clone() for parameter in module.parameters()]
-    optimiser = torch.optim.SGD(module.parameters(), local.lr)
-    batches = [b for b in local.passes(len(y), generator(0, Purpose.BATCHES, number, client)) if len(b) > 1]
-    for rows in batches:
-        optimiser.zero_grad()
-        loss = cross_entropy(module(x[rows]), y[rows])
-        near = sum(((p - r) ** 2).sum() for p, r in zip(module.parameters(), received, strict=True))
-        mu = local.method.mu if isinstance(local.method, Proximal) else 0.0
-        (loss + mu / 2 * near).backward()
-        optimiser.step()
-    return bool(batches)
 
 
 Values = dict[str, torch.Tensor]

@@ -27,8 +27,8 @@ from algorithms import (
 )
 from algorithms.fedprox import Proximal
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import Samples, clients, perceptron
-from tests.algorithms.rounds.test_round import SIZES, simulate
+from tests.kit.federation import Samples, clients, perceptron
+from tests.kit.rounds import SIZES, simulate
 
 Federation = Callable[..., InlineFleet]
 HALF = Sample(fraction=0.5)

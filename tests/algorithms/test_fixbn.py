@@ -28,9 +28,9 @@ from algorithms import (
 )
 from algorithms.core.state import begin
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.reference import DATA, FP64, Values, agree, drawn, engine, mean, module, train
-from tests.algorithms.rounds.test_round import SIZES, run, same
+from tests.kit.federation import clients, perceptron
+from tests.kit.reference import DATA, FP64, Values, agree, drawn, engine, mean, module, train
+from tests.kit.rounds import SIZES, run, same
 
 Federation = Callable[..., InlineFleet]
 HALF = Sample(fraction=0.5)

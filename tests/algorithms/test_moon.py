@@ -14,8 +14,8 @@ from algorithms import Compute, InputError, Local, Sample, begin, choose, fedavg
 from algorithms.training.compute import Execution
 from algorithms.training.own_update import OwnUpdate
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import perceptron
-from tests.algorithms.reference import DATA, FP64, agree, drawn, engine, mean, module
+from tests.kit.federation import perceptron
+from tests.kit.reference import DATA, FP64, agree, drawn, engine, mean, module
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2)

@@ -27,9 +27,9 @@ from algorithms import (
     singleset,
 )
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import perceptron
-from tests.algorithms.reference import DATA, Values, drawn, engine, mean, module
-from tests.algorithms.rounds.test_round import same
+from tests.kit.federation import perceptron
+from tests.kit.reference import DATA, Values, drawn, engine, mean, module
+from tests.kit.rounds import same
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2, momentum=0.5)

@@ -11,7 +11,7 @@ from torch import nn
 
 from algorithms import Algorithm, Local, Sample, fedavg, fedbn, fedprox, silobn, singleset
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.reference import DATA, Values, agree, drawn, engine, mean, module, train
+from tests.kit.reference import DATA, Values, agree, drawn, engine, mean, module, train
 
 Federation = Callable[..., InlineFleet]
 HALF = Sample(fraction=0.5)

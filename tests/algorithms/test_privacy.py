@@ -46,8 +46,8 @@ from algorithms import (
 from algorithms.options.aggregation import Median
 from algorithms.qfedavg import LossPower
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import perceptron
-from tests.algorithms.reference import DATA, FP64, drawn, sgd, train
+from tests.kit.federation import perceptron
+from tests.kit.reference import DATA, FP64, drawn, sgd, train
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4)

@@ -12,15 +12,14 @@ from algorithms import AdaptiveClip, Local, Privacy, Rounds, Sample, Uplink, beg
 from algorithms.options.stages import Clip
 from raysim.fleet.inline import InlineFleet
 from raysim.measures.accounting import Accountant
-from tests.algorithms.conftest import clients, perceptron
+from tests.kit.federation import clients, perceptron
 
 Federation = Callable[..., InlineFleet]
-DELTA, TRIALS, CLIP = 1e-3, 400, 0.2
+DELTA, CLIP = 1e-3, 0.2
 OTHERS = clients((5, 3, 4), seed=2)
 CANARY = (30 * torch.ones(4, 4), torch.full((4,), 2))
 NOBODY = (torch.empty(0, 4), torch.empty(0, dtype=torch.int64))
 ALGORITHM = fedavg(Sample(1.0, by="poisson"), Local(lr=50.0, batch_size="full"), weighting="equal")
-PRIVACY = Privacy(1.0, CLIP)
 
 
 def models(
@@ -33,7 +32,7 @@ def models(
     return np.array([state.model.floats for state in found])
 
 
-def lower_bound(federation: Federation) -> float:
+def lower_bound(federation: Federation, privacy: Privacy, trials: int) -> float:
     """The largest epsilon that the runs refute at 99 % confidence; half of them choose the threshold.
 
     The test statistic is the model along the canary's change. Paper: Nasr et al., "Adversary Instantiation", 2021, with
@@ -41,8 +40,8 @@ def lower_bound(federation: Federation) -> float:
     """
     quiet = Privacy(0.0, CLIP)
     present, absent = (models(federation, last, quiet, range(1))[0] for last in (CANARY, NOBODY))
-    with_canary = models(federation, CANARY, PRIVACY, range(TRIALS)) @ (present - absent)
-    without = models(federation, NOBODY, PRIVACY, range(TRIALS, 2 * TRIALS)) @ (present - absent)
+    with_canary = models(federation, CANARY, privacy, range(trials)) @ (present - absent)
+    without = models(federation, NOBODY, privacy, range(trials, 2 * trials)) @ (present - absent)
     thresholds = np.quantile(np.concatenate([with_canary[::2], without[::2]]), np.linspace(0.02, 0.98, 97))
     chosen = max(thresholds, key=lambda t: bound(with_canary[::2] > t, without[::2] > t))
     return bound(with_canary[1::2] > chosen, without[1::2] > chosen)
@@ -56,22 +55,28 @@ def bound(hits: np.ndarray, false_alarms: np.ndarray) -> float:
     return float(np.log((least - DELTA) / most)) if least > DELTA else 0.0
 
 
-EPSILON = Accountant(DELTA).epsilon([(1.0, PRIVACY.noise, 1)])
+def epsilon(privacy: Privacy) -> float:
+    return Accountant(DELTA).epsilon([(1.0, privacy.noise, 1)])
+
+
+WRONG = Privacy(3.0, CLIP), 80
+"""Privacy, and trials that find a mistake in it: 40 hits of 40 refute an epsilon below 1.95, and it has 0.83."""
 
 
 def test_the_lower_bound_does_not_exceed_epsilon(federation: Federation) -> None:
     """The bound is far from trivial: the canary uses the whole of C."""
-    assert 0.3 < lower_bound(federation) <= EPSILON
+    privacy = Privacy(1.0, CLIP)
+    assert 0.3 < lower_bound(federation, privacy, 300) <= epsilon(privacy)
 
 
 def test_without_noise_it_does(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Privacy, "sum_noise", property(lambda privacy: 1e-6))
-    assert lower_bound(federation) > EPSILON
+    assert lower_bound(federation, *WRONG) > epsilon(WRONG[0])
 
 
 def test_with_a_wrong_norm_it_does(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Uplink, "clipped", lambda uplink, norm: Uplink((Clip(20 * norm),)))
-    assert lower_bound(federation) > EPSILON
+    assert lower_bound(federation, *WRONG) > epsilon(WRONG[0])
 
 
 @pytest.mark.parametrize("adaptive", [None, AdaptiveClip(0.6)])

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from algorithms import InputError, Local, Sample, fedavg, q_fedavg
 from algorithms.qfedavg import LossPower
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.reference import DATA, agree, drawn, engine, mean, module, sgd, train
+from tests.kit.reference import DATA, agree, drawn, engine, mean, module, sgd, train
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2)

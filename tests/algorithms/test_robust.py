@@ -42,9 +42,9 @@ from algorithms.options.attack import Attack, little
 from algorithms.options.stages import Clip
 from algorithms.options.uplink import Uplink
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import clients, named, perceptron
-from tests.algorithms.reference import DATA, FP64, agree, drawn, engine, module, sgd, train
-from tests.algorithms.rounds.test_round import same, simulate
+from tests.kit.federation import clients, named, perceptron
+from tests.kit.reference import DATA, FP64, agree, drawn, engine, module, sgd, train
+from tests.kit.rounds import same, simulate
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.1, batch_size=4, epochs=2)

@@ -10,7 +10,7 @@ import torch
 from algorithms import InputError, Local, Sample, choose, scaffold
 from algorithms.parts.weighting import WeightingName
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.reference import DATA, Values, agree, drawn, engine, mean, module, train
+from tests.kit.reference import DATA, Values, agree, drawn, engine, mean, module, train
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2)

@@ -26,9 +26,9 @@ from algorithms import (
     singleset,
 )
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.reference import DATA, FP64, Values, agree, drawn, engine, mean, module
-from tests.algorithms.rounds.test_round import same, simulate
+from tests.kit.federation import clients, perceptron
+from tests.kit.reference import DATA, FP64, Values, agree, drawn, engine, mean, module
+from tests.kit.rounds import same, simulate
 
 Federation = Callable[..., InlineFleet]
 Client = Callable[[nn.Module, Values, int, list[np.ndarray]], nn.Module]

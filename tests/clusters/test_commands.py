@@ -9,8 +9,7 @@ import pytest
 from ray.scripts.scripts import cli as ray_cli
 
 from raysim.cli.commands import cli
-
-from .files import ALL, CLUSTERS, ROOT, loaded, name, scalars
+from tests.kit.launch_files import ALL, CLUSTERS, ROOT, loaded, name, scalars
 
 END = r"""[^\n;|`'"#>&]*"""
 """To where a command ends: at a comment, a quote, a pipe."""

@@ -3,7 +3,7 @@
 import re
 import tomllib
 
-from .files import ALL, CLUSTERS, ROOT, pinned
+from tests.kit.launch_files import ALL, CLUSTERS, ROOT, pinned
 
 FOLDER = CLUSTERS / "container"
 KNOWN = {"ARG", "FROM", "RUN", "COPY", "WORKDIR", "USER", "ENV", "CMD"}

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from raysim.cli.commands import cli
-
-from .files import CLUSTERS, JOBS, loaded, name, pinned
+from tests.kit.launch_files import CLUSTERS, JOBS, loaded, name, pinned
 
 TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
 NAME = {"type": "string", "pattern": "^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"}

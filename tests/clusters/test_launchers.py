@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from .files import LAUNCHERS, ROOT, loaded, name
+from tests.kit.launch_files import LAUNCHERS, ROOT, loaded, name
 
 
 @pytest.fixture(params=LAUNCHERS, ids=name)

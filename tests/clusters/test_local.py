@@ -17,8 +17,7 @@ from click.testing import CliRunner
 
 import raysim
 from raysim.fleet import ray_cleanup
-
-from .files import CLUSTERS, ROOT
+from tests.kit.launch_files import CLUSTERS, ROOT
 
 SCRIPT = CLUSTERS / "local" / "cluster.py"
 SETTINGS = ["rounds=2", "evaluate.every=0"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .files import CLUSTERS, LAUNCHERS, ROOT, SCRIPTS, loaded, name
+from tests.kit.launch_files import CLUSTERS, LAUNCHERS, ROOT, SCRIPTS, loaded, name
 
 RECORDS = '#!/bin/bash\n{{ printf "%s|" {name} "$@"; echo; }} >> "$RECORD"\n'
 

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from .pages import DOCS
+from tests.kit.pages import DOCS
 
 
 @pytest.fixture(scope="session")

@@ -21,13 +21,10 @@ from partitioning.cli.exit_status import run_command
 from raysim.cli import commands
 from raysim.config.experiment import Experiment
 from raysim.studies.file import Study, completed
-
-from .pages import PAGES, CodeBlock, blocks, name
+from tests.kit.pages import PAGES, SHORT, CodeBlock, blocks, name
 
 RUN = ("raysim", "partitioning")
 """Commands that blocks may hold."""
-SHORT = {"run": ["--set", "rounds=2"], "study": [], "resume": []}
-"""Commands that run without Ray here, and the arguments that make them short."""
 WITH_BLOCKS = [page for page in PAGES if any(block.language for block in blocks(page))]
 
 

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from .pages import DOCS, PAGES, ROOT, anchors, links, name, text_of
+from tests.kit.pages import DOCS, PAGES, ROOT, anchors, links, name, text_of
 
 
 @cache

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from docs.tutorials.notebooks import TUTORIALS, notebook
-
-from .pages import DOCS
-from .test_blocks import SHORT
+from tests.kit.pages import DOCS, SHORT
 
 
 @pytest.mark.parametrize("name", TUTORIALS)

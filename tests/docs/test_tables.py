@@ -11,11 +11,8 @@ from raysim.data.catalogue import DATASETS
 from raysim.measures.columns import MEASURES, columns_of
 from raysim.models.build import MODELS
 from raysim.store.algorithm_folder import UPDATES, metrics_schema
-from tests.raysim.models.test_build import COUNTS as GENERAL
-from tests.raysim.models.test_papers import COUNTS as PAPERS
-from tests.raysim.models.test_transformer import RECIPE_PARAMETERS
-
-from .pages import DOCS, text_of
+from tests.kit.counts import COUNTS, PAPERS, RECIPE_PARAMETERS
+from tests.kit.pages import DOCS, text_of
 
 REFERENCE = DOCS / "reference"
 MODEL_ROWS = re.findall(
@@ -42,7 +39,7 @@ def test_every_model_has_its_row_and_its_keys() -> None:
 
 
 def test_the_parameters_of_models_are_those_counted() -> None:
-    counted = {(name, count) for name, *_, count in PAPERS} | {(name, count) for name, *_, count in GENERAL}
+    counted = {(name, count) for name, *_, count in PAPERS} | {(name, count) for name, *_, count in COUNTS}
     # The tests count this model for 10 classes instead of 62: 52 outputs of 129 numbers fewer.
     counted.add(("cnn_dropout", 1_206_590))
     counted.add(("transformer", RECIPE_PARAMETERS))

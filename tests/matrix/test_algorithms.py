@@ -2,12 +2,35 @@
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from tests.kit.runs import metrics
 from tests.matrix.configurations import BY_ALGORITHM
 from tests.matrix.executions import differing, run_as
+
+TUNED = " tuned"
+"""End of the names of configurations with fine-tuned evaluation, on 10 training clients and 2 others."""
+
+TARGETS = ("test", "held_out", "held_out_mean", "local", "local_mean", "local_finetuned", "held_out_finetuned_mean")
 
 
 @pytest.mark.parametrize("name", BY_ALGORITHM)
 def test_a_resumed_run_has_the_bytes_of_another(name: str, tmp_path: Path) -> None:
     assert differing({way: run_as(way, name, tmp_path / way) for way in ("inline", "stopped")}) == []
+    if name.endswith(TUNED):
+        algorithm = name.removesuffix(TUNED)
+        assert_trained_and_learned(tmp_path / "inline" / algorithm, 1 if algorithm == "centralized" else 6)
+
+
+def assert_trained_and_learned(folder: Path, each: int) -> None:
+    """Assert that every round had its client updates, the loss fell, and every target was evaluated when it was due."""
+    table = metrics(folder)
+    assert table["round"] == [1, 2, 3, 4, 5]
+    assert table["updates"] == [each] * 5
+    assert table["train_loss"][-1] < table["train_loss"][0]
+    evaluated = [value is not None for value in table["local_accuracy"]]
+    assert evaluated == [False, True, False, True, True]
+    assert all(table[f"{target}_{metric}"][-1] >= 0 for target in TARGETS for metric in ("accuracy", "loss"))
+    updates = pq.read_table(folder / "updates.parquet").to_pydict()
+    assert len(updates["client"]) == 5 * each and set(updates["round"]) == {1, 2, 3, 4, 5}

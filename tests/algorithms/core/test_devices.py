@@ -24,7 +24,7 @@ from algorithms import (
 )
 from algorithms.options.durations import durations
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import clients, perceptron
+from tests.kit.federation import clients, perceptron
 
 Federation = Callable[..., InlineFleet]
 SIZES = (11, 4, 1, 23, 0, 8)

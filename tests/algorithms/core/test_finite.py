@@ -33,8 +33,8 @@ from algorithms.core.rows import NO_ROWS, Report
 from algorithms.names import ALGORITHMS
 from algorithms.parts.server import next_model
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import Samples, clients, named, perceptron
-from tests.algorithms.rounds.test_round import same, simulate
+from tests.kit.federation import Samples, clients, named, perceptron
+from tests.kit.rounds import same, simulate
 
 Federation = Callable[..., InlineFleet]
 SIZES = (7, 4, 9, 8)

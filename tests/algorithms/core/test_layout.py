@@ -4,7 +4,7 @@ from torch import nn
 
 from algorithms import InputError, Kind, Layout
 from algorithms.core.layout import ALIGNMENT
-from tests.algorithms.conftest import perceptron
+from tests.kit.federation import perceptron
 
 
 class Block(nn.Module):

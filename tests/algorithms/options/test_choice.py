@@ -34,8 +34,8 @@ from algorithms import (
 from algorithms.options.joins import Joins
 from algorithms.parts.option import Draft
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.reference import DATA, FP64, agree, drawn, engine, mean, module, sgd, train
-from tests.algorithms.rounds.test_round import same
+from tests.kit.reference import DATA, FP64, agree, drawn, engine, mean, module, sgd, train
+from tests.kit.rounds import same
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4)

@@ -30,9 +30,9 @@ from algorithms import (
 from algorithms.core.drawing import draw_weighted
 from algorithms.core.keys import Purpose
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import Samples, clients, perceptron
-from tests.algorithms.reference import DATA, FP64, Values, agree, drawn, engine, mean, module, train
-from tests.algorithms.rounds.test_round import SIZES, run, same, simulate
+from tests.kit.federation import Samples, clients, perceptron
+from tests.kit.reference import DATA, FP64, Values, agree, drawn, engine, mean, module, train
+from tests.kit.rounds import SIZES, run, same, simulate
 
 Federation = Callable[..., InlineFleet]
 HALF = Sample(fraction=0.5)

@@ -11,7 +11,7 @@ from algorithms.core.layout import Layout, Packed
 from algorithms.core.windows import entered, variances
 from algorithms.options.measures import BatchStatistics, Directions, Divergence
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import clients, perceptron
+from tests.kit.federation import clients, perceptron
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.1, batch_size=4)

@@ -12,8 +12,8 @@ from algorithms import Compute, InputError, Local, Sample, begin, fedavg, next_r
 from algorithms.core.rows import UpdateRows
 from algorithms.options.oort import Oort
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.rounds.test_timed import table
+from tests.kit.arrivals import table
+from tests.kit.federation import clients, perceptron
 
 Federation = Callable[..., InlineFleet]
 IDS = np.array([2, 3, 5, 7, 11, 13])

@@ -41,7 +41,7 @@ from algorithms import (
     static_bn,
 )
 from algorithms.core.rows import Report
-from tests.algorithms.conftest import perceptron
+from tests.kit.federation import perceptron
 
 LOCAL = Local()
 EVERY = Sample()

@@ -32,7 +32,7 @@ from algorithms import (
     torch_seed,
 )
 from algorithms.core.batch_norm import refuses_single
-from tests.algorithms.conftest import perceptron
+from tests.kit.federation import perceptron
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ from algorithms import (
 from algorithms.core.state import begin
 from algorithms.parts.weighting import LossKind
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import Samples, clients, perceptron
-from tests.algorithms.rounds.test_round import SIZES, run, same, simulate
+from tests.kit.federation import Samples, clients, perceptron
+from tests.kit.rounds import SIZES, run, same, simulate
 
 Federation = Callable[..., InlineFleet]
 HALF = Sample(fraction=0.5)

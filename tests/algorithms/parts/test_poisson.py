@@ -8,7 +8,7 @@ from scipy.stats import binom, chisquare
 
 from algorithms import Local, Sample, fedavg
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.reference import DATA, agree, drawn, engine, mean, module, sgd, train
+from tests.kit.reference import DATA, agree, drawn, engine, mean, module, sgd, train
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4)

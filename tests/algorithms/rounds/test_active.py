@@ -27,8 +27,8 @@ from algorithms import (
 from algorithms.options.joins import Joins
 from algorithms.parts.option import Draft
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.rounds.test_round import same
+from tests.kit.federation import clients, perceptron
+from tests.kit.rounds import same
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.1, batch_size=4)

@@ -34,9 +34,9 @@ from algorithms.parts.cohort import client_updates
 from algorithms.parts.option import Draft
 from algorithms.training.reports import REPORTS
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import Samples, perceptron
-from tests.algorithms.reference import DATA, agree, drawn, mean, train
-from tests.algorithms.rounds.test_round import simulate
+from tests.kit.federation import Samples, perceptron
+from tests.kit.reference import DATA, agree, drawn, mean, train
+from tests.kit.rounds import simulate
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.1, batch_size=4, epochs=2, momentum=0.9, weight_decay=0.1)

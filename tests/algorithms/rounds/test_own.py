@@ -22,7 +22,7 @@ from algorithms import (
     start_synchronous,
 )
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import clients, perceptron
+from tests.kit.federation import clients, perceptron
 
 Federation = Callable[..., InlineFleet]
 PLAIN = fedavg(Sample(), Local(lr=0.1, batch_size=4))

@@ -1,6 +1,5 @@
 """The engine: identities, plain references, and what holds for every algorithm."""
 
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -17,7 +16,6 @@ from algorithms import (
     InputError,
     Local,
     Mix,
-    Packed,
     Purpose,
     Sample,
     State,
@@ -35,10 +33,9 @@ from algorithms import (
 from algorithms.core.rows import Report
 from algorithms.names import ALGORITHMS
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import Samples, clients, named, perceptron
+from tests.kit.federation import clients, named, perceptron
+from tests.kit.rounds import SIZES, Federation, run, same, simulate, train
 
-Federation = Callable[..., InlineFleet]
-SIZES = (11, 4, 1, 23, 0, 8)
 HALF = Sample(fraction=0.5)
 LOCAL = Local(lr=0.1, batch_size=4)
 TABLE = {name: named(name, HALF, LOCAL) for name in ALGORITHMS} | {
@@ -49,39 +46,6 @@ TABLE = {name: named(name, HALF, LOCAL) for name in ALGORITHMS} | {
     "by size": fedavg(replace(HALF, by="size"), LOCAL),
     "momentum": fedavg(HALF, replace(LOCAL, momentum=0.9, weight_decay=0.01, lr_decay=0.9)),
 }
-
-
-def simulate(algorithm: Algorithm, fleet: InlineFleet, module: torch.nn.Module, rounds: int, seed: int = 0) -> State:
-    state = begin(module, fleet, seed, rounds)
-    for number in range(1, rounds + 1):
-        state = next_round(state, algorithm, fleet, last=number == rounds)
-    return state
-
-
-def run(federation: Federation, algorithm: Algorithm, data: list[Samples], rounds: int = 5, norm: bool = True) -> State:
-    fleet = federation(data, perceptron(norm), algorithm.sharing)
-    return simulate(algorithm, fleet, perceptron(norm), rounds)
-
-
-def same(a: Packed, b: Packed) -> bool:
-    return a.floats.tobytes() == b.floats.tobytes() and a.integers.tobytes() == b.integers.tobytes()
-
-
-def train(module: torch.nn.Module, data: Samples, local: Local, number: int, client: int, seed: int = 0) -> None:
-    """Train a client with plain modules and plain SGD."""
-    optimiser = torch.optim.SGD(module.parameters(), local.lr)
-    x, y = data
-    for rows in local.passes(len(y), generator(seed, Purpose.BATCHES, number, client)):
-        optimiser.zero_grad()
-        cross_entropy(module(x[rows]), y[rows]).backward()
-        optimiser.step()
-
-
-@pytest.mark.parametrize("name", TABLE)
-def test_the_same_seed_gives_the_same_bytes(name: str, federation: Federation) -> None:
-    data = clients(SIZES)
-    first, second = run(federation, TABLE[name], data), run(federation, TABLE[name], data)
-    assert same(first.model, second.model) and same(first.average, second.average)
 
 
 @pytest.mark.parametrize("name", TABLE)

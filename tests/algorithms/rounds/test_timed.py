@@ -10,7 +10,6 @@ import pytest
 
 from algorithms import (
     Algorithm,
-    Availability,
     Compute,
     DeviceTable,
     Downlink,
@@ -34,27 +33,12 @@ from algorithms.parts.option import Draft
 from algorithms.parts.reporting import Reporting
 from algorithms.rounds.clock import check_clock
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.rounds.test_round import same
+from tests.kit.arrivals import table
+from tests.kit.federation import clients, perceptron
+from tests.kit.rounds import same
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4)
-Interval = tuple[float, float]
-
-
-def table(
-    speeds: list[float], intervals: list[list[Interval]] | None = None, periods: float = inf, latency: float = 0.0
-) -> DeviceTable:
-    """Return devices of given speeds; each client has its own."""
-    n = len(speeds)
-    availability = None
-    if intervals is not None:
-        first = np.cumsum([0, *(len(own) for own in intervals)])
-        both = [interval for own in intervals for interval in own]
-        starts, ends = (np.array([each[side] for each in both], float) for side in (0, 1))
-        availability = Availability(first, starts, ends, np.full(n, periods))
-    zero, rows = np.zeros(n), np.arange(n)
-    return DeviceTable(rows, np.array(speeds), zero, zero, zero + latency, rows % 2, ("slow", "fast"), availability)
 
 
 def run(

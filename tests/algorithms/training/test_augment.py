@@ -10,10 +10,10 @@ import torch
 
 from algorithms import Augmented, Compute, Local, Purpose, Sample, begin, fedavg, fedtan, next_round, torch_seed
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.reference import DATA, FP64, agree, drawn, mean, module, sgd, train
-from tests.algorithms.rounds.test_round import simulate
-from tests.algorithms.training.test_executions import differ, seeded
+from tests.kit.federation import clients, perceptron
+from tests.kit.reference import DATA, FP64, agree, drawn, mean, module, sgd, train
+from tests.kit.rounds import simulate
+from tests.kit.stacked import differ, seeded
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.1, batch_size=4, epochs=2)

@@ -38,7 +38,8 @@ from algorithms.training.low_rank import keeps_low_rank
 from algorithms.training.terms import pull
 from algorithms.training.work import Work
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import NEEDS_BATCH_NORM, clients, named, perceptron
+from tests.kit.federation import NEEDS_BATCH_NORM, clients, named, perceptron
+from tests.kit.stacked import MODELS, differ, seeded
 
 Federation = Callable[..., InlineFleet]
 SIZES = (7, 4, 1, 9, 0, 7)
@@ -66,36 +67,6 @@ LOCALS = {
 }
 
 
-def linear() -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
-
-
-def sigmoid() -> nn.Module:
-    return nn.Sequential(nn.Sequential(nn.Linear(4, 6, bias=False), nn.Sigmoid()), nn.Linear(6, 3))
-
-
-def group_norm() -> nn.Module:
-    return nn.Sequential(nn.Linear(4, 6), nn.GroupNorm(2, 6), nn.ReLU(), nn.Dropout(0.3), nn.Linear(6, 3))
-
-
-def batch_norm() -> nn.Module:
-    return perceptron(norm=True)
-
-
-def convolution() -> nn.Module:
-    return nn.Sequential(
-        nn.Unflatten(1, (1, 2, 2)),
-        nn.Conv2d(1, 4, 3, padding=1),
-        nn.BatchNorm2d(4),
-        nn.ReLU(),
-        nn.Dropout2d(0.25),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(4, 3),
-    )
-
-
-MODELS = {function.__name__: function for function in (linear, sigmoid, group_norm, batch_norm, convolution)}
 FUSED = ("linear", "sigmoid")
 NOT_FOLDABLE = {"clipped", "nesterov", "adam"}
 NOT_LOW_RANK = {"head", "body"}
@@ -122,12 +93,6 @@ FORMED = NOT_FUSED | {
 WITHOUT = {"vectorised": set(), "fused": NOT_FUSED, "low-rank": FORMED}
 
 
-def seeded(name: str) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        return MODELS[name]()
-
-
 def run(federation: Federation, algorithm: Algorithm, model: str, compute: Compute, rounds: int, lanes: int) -> State:
     def module() -> nn.Module:
         made = seeded(model)
@@ -138,11 +103,6 @@ def run(federation: Federation, algorithm: Algorithm, model: str, compute: Compu
     for number in range(1, rounds + 1):
         state = next_round(state, algorithm, fleet, last=number == rounds)
     return state
-
-
-def differ(a: Packed, b: Packed) -> float:
-    assert np.array_equal(a.integers, b.integers)
-    return float(np.abs(a.floats - b.floats).max(initial=0))
 
 
 def test_the_other_updates_and_algorithms_have_no_such_execution() -> None:

@@ -7,7 +7,7 @@ import torch
 
 from algorithms import Census, InputError, Local, LocalSteps
 from algorithms.fedprox import Proximal
-from tests.algorithms.conftest import perceptron
+from tests.kit.federation import perceptron
 
 SGD = [(0, 0, False), (0.9, 0, False), (0, 0.01, False), (0.9, 0.01, False), (0.9, 0, True), (0.5, 0.01, True)]
 OPTIMISERS: list[tuple[Local, type[torch.optim.Optimizer], dict[str, Any]]] = [

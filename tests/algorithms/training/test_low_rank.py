@@ -38,7 +38,7 @@ from algorithms.fedprox import Proximal
 from algorithms.training.low_rank import LowRank
 from algorithms.training.work import Work
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import clients
+from tests.kit.federation import clients
 
 Federation = Callable[..., InlineFleet]
 SIZES = (7, 4, 1, 9, 0, 7)

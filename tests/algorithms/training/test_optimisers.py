@@ -16,9 +16,9 @@ from algorithms import Algorithm, Compute, InputError, Local, Purpose, Sample, c
 from algorithms.training.loss import BinaryCrossEntropy, CrossEntropy, Huber, Loss, MeanSquaredError, OwnLoss
 from algorithms.training.optimiser_names import OPTIMISERS
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import perceptron
-from tests.algorithms.reference import DATA, agree, mean
-from tests.algorithms.rounds.test_round import simulate
+from tests.kit.federation import perceptron
+from tests.kit.reference import DATA, agree, mean
+from tests.kit.rounds import simulate
 
 NUMBERS = [(x, torch.from_numpy(np.random.default_rng(len(y)).uniform(0, 1, (len(y), 3)))) for x, y in DATA]
 """The clients with three numbers a sample."""

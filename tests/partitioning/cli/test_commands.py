@@ -16,7 +16,7 @@ from partitioning import Population
 from partitioning.cli.commands import main
 from partitioning.cli.exit_status import run_command
 from partitioning.store.splits import Splits
-from tests.partitioning.sources.test_sources import WRITE
+from tests.kit.tables import WRITE
 
 
 @pytest.fixture

@@ -15,10 +15,7 @@ from partitioning.making import arranging
 from partitioning.making.arranging import arrange_samples
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import TableSource, read_columns
-from tests.partitioning.conftest import rich_table
-from tests.partitioning.sources.test_sources import WRITE, small_batches, write, write_file
-
-__all__ = ["small_batches"]
+from tests.kit.tables import WRITE, rich_table, write, write_file
 
 OPTIONS = {"scheme": "dirichlet-qp", "clients": 9, "label_alpha": 0.3, "size_alpha": 0.5, "min_size": 0, "seed": 4}
 

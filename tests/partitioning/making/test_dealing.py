@@ -8,7 +8,7 @@ import partitioning
 from partitioning import SCHEMES, InputError, Population
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import TableSource
-from tests.partitioning.conftest import LABELS, rich_table
+from tests.kit.tables import LABELS, rich_table
 
 HEIGHTS = np.random.default_rng(8).normal(170, 10, 200)
 OPTIONS = {

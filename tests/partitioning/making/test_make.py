@@ -12,7 +12,7 @@ from partitioning.making import arranging
 from partitioning.schemes.registry import parameters
 from partitioning.store import writing
 from partitioning.store.splits import Splits
-from tests.partitioning.conftest import LABELS
+from tests.kit.tables import LABELS
 
 OPTIONS = {"scheme": "dirichlet-qp", "clients": 8, "label_alpha": 0.3, "seed": 4}
 

@@ -13,7 +13,7 @@ import partitioning
 from partitioning import InputError, Population, rewrite, verify
 from partitioning.cli.commands import main
 from partitioning.schemes.registry import SCHEMES
-from tests.partitioning.store.test_population import edit_table, with_column
+from tests.kit.tables import edit_table, with_column
 
 ROWS = 120
 CITIES = ["york", "bath", "cork"]

@@ -5,7 +5,7 @@ from partitioning import InputError
 from partitioning.qp.problem import Problem
 from partitioning.qp.randomise import Walk, randomise
 from partitioning.qp.solve import solve
-from tests.partitioning.qp.problems import drawn, with_features
+from tests.kit.problems import drawn, with_features
 
 PROBLEMS = pytest.mark.parametrize("problem", [drawn(20, 6, 0.5), with_features(8)], ids=["(1)", "(2)"])
 

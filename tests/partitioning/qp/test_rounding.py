@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from partitioning.qp.rounding import round_table
 from partitioning.qp.solve import solve
-from tests.partitioning.qp.problems import drawn
+from tests.kit.problems import drawn
 
 
 def test_entries_go_to_the_nearer_side_where_the_sums_allow():

@@ -4,7 +4,7 @@ import pytest
 from partitioning import InputError, dirichlet_qp
 from partitioning.qp.problem import Problem
 from partitioning.qp.solve import GENERIC_ENTRIES, solve
-from tests.partitioning.qp.problems import drawn, with_features
+from tests.kit.problems import drawn, with_features
 
 SOLVERS = pytest.mark.parametrize("solver", ["clarabel", "structured"])
 

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import csv, feather
 
 from partitioning import InputError
 from partitioning.common.bounds import free_memory
@@ -18,75 +17,15 @@ from partitioning.sources import source as shared
 from partitioning.sources.opening import open_source
 from partitioning.sources.parquet import decoded_bytes
 from partitioning.sources.source import TableSource, read_columns
-from tests.partitioning.conftest import rich_table
-
-
-def flat_table(rows=300):
-    random = np.random.default_rng(5)
-    return pa.table(
-        {
-            "x": random.normal(size=rows),
-            "name": [f"sample {row}" for row in range(rows)],
-            "label": random.integers(0, 4, rows),
-            "row": np.arange(rows),
-        }
-    )
-
-
-def archive_columns(rows=300):
-    random = np.random.default_rng(6)
-    return {
-        "image": random.integers(0, 255, (rows, 3, 4)).astype(np.uint8),
-        "columns": np.asfortranarray(random.normal(size=(rows, 5)).astype(np.float32)),
-        "big": np.arange(rows, dtype=">i4"),
-        "flag": random.random(rows) < 0.5,
-        "label": random.choice(["ant", "bee"], rows),
-        "row": np.arange(rows),
-    }
-
-
-def write_images(folder, counts):
-    for label, count in counts.items():
-        (folder / label).mkdir(parents=True)
-        for number in range(count):
-            (folder / label / f"{number:03d}.png").write_bytes(f"{label} {number}".encode() * 40)
-    return folder
-
-
-def write_stream(table, path):
-    with pa.ipc.new_stream(str(path), table.schema) as writer:
-        writer.write_table(table, max_chunksize=37)
-
-
-def write_file(table, path):
-    with pa.ipc.new_file(str(path), table.schema) as writer:
-        writer.write_table(table, max_chunksize=41)
-
-
-WRITE = {
-    "a.parquet": lambda path: pq.write_table(rich_table(), path, row_group_size=60),
-    "b.pq": lambda path: pq.write_table(rich_table(), path),
-    "c.arrow": lambda path: write_file(rich_table(), path),
-    "d.ipc": lambda path: write_stream(rich_table(), path),
-    "e.feather": lambda path: feather.write_feather(rich_table(), path, chunksize=50, compression="lz4"),
-    "f.csv": lambda path: csv.write_csv(flat_table(), path),
-    "g.tsv": lambda path: csv.write_csv(flat_table(), path, csv.WriteOptions(delimiter="\t")),
-    "h.npz": lambda path: np.savez(path, **archive_columns()),
-    "i.npz": lambda path: np.savez_compressed(path, **archive_columns()),
-    "images": lambda path: write_images(path, {"wasp": 40, "ant": 70, "bee": 30}),
-}
-"""A source of each kind, by its name."""
-
-
-def write(folder, name):
-    WRITE[name](folder / name)
-    return open_source(folder / name)
-
-
-@pytest.fixture
-def small_batches(monkeypatch):
-    for module in ("parquet", "arrays", "images", "source"):
-        monkeypatch.setattr(f"partitioning.sources.{module}.BATCH_BYTES", 2000)
+from tests.kit.tables import (
+    WRITE,
+    archive_columns,
+    flat_table,
+    rich_table,
+    write,
+    write_file,
+    write_images,
+)
 
 
 @pytest.mark.parametrize("name", WRITE)

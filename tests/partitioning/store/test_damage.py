@@ -10,7 +10,7 @@ import pytest
 import partitioning
 from partitioning import InputError, Population
 from partitioning.common.sealing import sealed
-from tests.partitioning.conftest import rich_table
+from tests.kit.tables import rich_table
 
 SHARD, TEST = "shard-00000.arrow", "test.arrow"
 

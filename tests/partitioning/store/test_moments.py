@@ -11,7 +11,7 @@ from partitioning import InputError, Population
 from partitioning.measures.numeric import numeric_columns
 from partitioning.store import moments
 from partitioning.store.moments import Moment
-from tests.partitioning.conftest import rich_table
+from tests.kit.tables import rich_table
 
 COLUMNS = {"image": 12, "tensor": 6, "row": 1, "flag": 1}
 

@@ -1,6 +1,5 @@
 """What a population holds beside its samples: folds, source rows, names, test sets, counted features."""
 
-import hashlib
 import json
 import pickle
 
@@ -14,7 +13,7 @@ from partitioning import InputError, Population, rewrite
 from partitioning.common.sealing import sealed
 from partitioning.sources.source import TableSource
 from partitioning.store.splits import SPLITS
-from tests.partitioning.conftest import rich_table
+from tests.kit.tables import edit_table, rich_table, with_column
 
 OPTIONS = {"scheme": "dirichlet-qp", "clients": 11, "label_alpha": 0.3, "min_size": 0, "seed": 4}
 
@@ -32,24 +31,6 @@ def folded(tmp_path, table):
         test={"photo": table.slice(0, 30), "clip art": table.slice(30, 1500), None: table.slice(9, 4)},
         **OPTIONS,
     )
-
-
-def edit_table(folder, name, change):
-    """Store a changed Parquet file, with a manifest that knows it."""
-    path = folder / name
-    pq.write_table(change(pq.read_table(path)), path)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    entry = manifest[name.removesuffix(".parquet")]
-    entry.update(bytes=path.stat().st_size, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
-    (folder / "manifest.json").write_bytes(sealed(manifest))
-
-
-def with_column(name, values):
-    def change(table):
-        field = table.schema.field(name)
-        return table.set_column(table.column_names.index(name), field, pa.array(values, field.type))
-
-    return change
 
 
 def test_a_view_of_each_fold_tests_its_clients_once(folded):

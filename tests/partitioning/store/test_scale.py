@@ -18,7 +18,7 @@ from partitioning.store import reading, verification, writing
 from partitioning.store.clients import LOCATIONS, ClientTable
 from partitioning.store.files import StoredFile
 from partitioning.store.reading import parse_clients
-from tests.partitioning.conftest import rich_table
+from tests.kit.tables import rich_table
 
 SHARDS = tuple(StoredFile(f"shard-{number:05d}.arrow", 900, "", 50, 100, 800, 0) for number in range(2))
 

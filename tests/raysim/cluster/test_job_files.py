@@ -12,7 +12,7 @@ from raysim.cluster.job_files import checked_folder, staged
 from raysim.common.errors import InputError
 from raysim.config.read import read
 from raysim.simulation.api import read_experiment
-from tests.raysim.data.tokenizers import write_tokenizer
+from tests.kit.tokenizers import write_tokenizer
 
 
 def files(folder: Path) -> set[str]:

@@ -19,7 +19,7 @@ from raysim.common.errors import InputError
 from raysim.data.hub import read_hub
 from raysim.data.tokens import _load
 from raysim.models.language import language
-from tests.raysim.data.tokenizers import write_tokenizer
+from tests.kit.tokenizers import write_tokenizer
 
 CODE = "from pathlib import Path\nPath({marker!r}).touch()\nfrom transformers import *\nclass Own(GPT2Config): pass\n"
 ELSEWHERE = ["../other.safetensors", "/etc/hostname", "https://example.org/x", "a/../../b", "C:\\x", "~/x", "..\\x"]

@@ -17,6 +17,7 @@ from raysim.config.experiment import Experiment
 from raysim.config.own import generator_notices
 from raysim.config.read import changed
 from raysim.watching.progress import Watcher
+from tests.kit.runs import quick_run
 
 MODULE = """
 from dataclasses import dataclass, replace
@@ -133,15 +134,15 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         sys.modules.pop(name, None)
 
 
-def test_it_runs_from_a_file_with_the_same_bytes_on_actors(folder: Path) -> None:
+def test_it_runs_from_a_file_with_the_same_bytes_on_actors(folder: Path, two_actors: raysim.Actors) -> None:
     # Models that are redistributed are made by actors alone, never by the driver while they start.
     own = {"name": "own_algorithm:mine", "aggregate_every": 2, "cohort": 4}
     file = folder / "experiment.toml"
     file.write_text(tomli_w.dumps({**BASE, "algorithm": own}))
     path = list(sys.path)
     changes = ["algorithm.mine.exponent=0.0"]
-    inline = raysim.run(file, folder / "inline", inline=True, changes=changes)
-    actors = raysim.run(file, folder / "actors", actors=2, changes=changes)
+    inline = quick_run(file, folder / "inline", inline=True, changes=changes)
+    actors = quick_run(file, folder / "actors", fleet=two_actors, changes=changes)
     assert sys.path == path and not cloudpickle.list_registry_pickle_by_value()
     models = [(run.folder / "mine" / "model.safetensors").read_bytes() for run in (inline, actors)]
     assert models[0] == models[1]
@@ -155,12 +156,12 @@ def test_with_exponent_one_it_is_fedavg_and_python_takes_the_function(folder: Pa
     file = folder / "experiment.toml"
     file.write_text(tomli_w.dumps({**BASE, "algorithm": {"name": "own_algorithm:mine", "exponent": 1.0}}))
     heard = Listening()
-    raysim.run(file, folder / "file", inline=True, watcher=heard)
+    quick_run(file, folder / "file", inline=True, watcher=heard)
     told = f"own_algorithm:mine is not part of raysim: the code of {folder}/own_algorithm.py runs here"
     assert heard.notices[0].startswith(told) and told in (folder / "file" / "run.log").read_text()
     own = sys.modules["own_algorithm"]
     tables = [{"name": own.mine, "exponent": 1.0}, {"name": "fedavg"}, {"name": own.mine}]
-    raysim.run({**BASE, "algorithm": tables}, folder / "python", inline=True)
+    quick_run({**BASE, "algorithm": tables}, folder / "python", inline=True)
     assert 'name = "own_algorithm:mine"' in (folder / "python" / "config.toml").read_text()
     first, *others = [
         (folder / each / "model.safetensors").read_bytes() for each in ("file/mine", "python/mine", "python/fedavg")
@@ -239,13 +240,13 @@ def test_what_its_parts_raise_is_one_line_that_says_where(folder: Path, tables: 
 
 
 @pytest.mark.slow
-def test_what_a_part_raises_on_an_actor_says_where(folder: Path) -> None:
+def test_what_a_part_raises_on_an_actor_says_where(folder: Path, two_actors: raysim.Actors) -> None:
     file = folder / "experiment.toml"
     # Models that are redistributed are made by actors alone, never by the driver while they start.
     own = {"name": "own_algorithm:far", "aggregate_every": 2}
     file.write_text(tomli_w.dumps({**BASE, "algorithm": own}))
     with pytest.raises(OwnCodeError, match=r"ZeroDivisionError: .*own_algorithm.py, line \d+, in __call__"):
-        raysim.run(file, folder / "run", actors=2)
+        raysim.run(file, folder / "run", fleet=two_actors)
     assert "Traceback" in (folder / "run" / "run.log").read_text()
 
 

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file, save_file
 import raysim
 from raysim.common.errors import InputError, OwnCodeError
 from raysim.config.experiment import Experiment
+from tests.kit.runs import quick_run
 
 MODULE = """
 import math
@@ -134,15 +135,15 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         sys.modules.pop(name, None)
 
 
-def test_it_runs_from_a_file_and_from_python_with_the_same_bytes(folder: Path) -> None:
+def test_it_runs_from_a_file_and_from_python_with_the_same_bytes(folder: Path, two_actors: raysim.Actors) -> None:
     file = folder / "experiment.toml"
     # Models that are redistributed are made by actors alone, never by the driver while they start.
     algorithm = [{"name": "radfed", "aggregate_every": 2, "cohort": 4}, {"name": "fedbn"}]
     raw = {**BASE, "algorithm": algorithm}
     file.write_text(tomli_w.dumps({**raw, "model": {"name": "own_model:Mine", "hidden": 4}}))
-    actors = raysim.run(file, folder / "actors", actors=2)
+    actors = quick_run(file, folder / "actors", fleet=two_actors)
     mine = {"name": sys.modules["own_model"].Mine, "hidden": 4}
-    inline = raysim.run({**raw, "model": mine}, folder / "inline", inline=True)
+    inline = quick_run({**raw, "model": mine}, folder / "inline", inline=True)
     assert not cloudpickle.list_registry_pickle_by_value()
     text = (folder / "inline" / "config.toml").read_text()
     assert 'name = "own_model:Mine"' in text and "norm =" not in text
@@ -158,7 +159,7 @@ def test_its_norm_is_converted_where_one_is_named(folder: Path) -> None:
     model = {"name": "own_model:Mine", "norm": "group", "groups": 3}
     file = folder / "experiment.toml"
     file.write_text(tomli_w.dumps({**BASE, "rounds": 1, "model": model}))
-    raysim.run(file, folder / "group", inline=True)
+    quick_run(file, folder / "group", inline=True)
     entries = load_file(folder / "group" / "fedavg" / "model.safetensors")
     assert "norms.deep.weight" in entries and "norms.deep.running_mean" not in entries
 
@@ -167,7 +168,7 @@ def test_its_norm_is_converted_where_one_is_named(folder: Path) -> None:
 def test_shape_and_classes_are_given_where_they_are_taken(folder: Path, name: str, size: int) -> None:
     file = folder / "experiment.toml"
     file.write_text(tomli_w.dumps({**BASE, "rounds": 0, "model": {"name": f"own_model:{name}"}}))
-    raysim.run(file, folder / "run", inline=True)
+    quick_run(file, folder / "run", inline=True)
     entries = load_file(folder / "run" / "fedavg" / "model.safetensors")
     assert sum(value.size for value in entries.values()) == size
 
@@ -214,9 +215,9 @@ def test_what_does_not_fit_is_one_line(folder: Path, model: dict[str, Any], mess
 def test_draws_from_numpy_and_python_have_the_update_s_key(folder: Path) -> None:
     file = folder / "experiment.toml"
     file.write_text(tomli_w.dumps({**BASE, "model": {"name": "own_model:Noisy"}}))
-    first = raysim.run(file, folder / "first", inline=True)
+    first = quick_run(file, folder / "first", inline=True)
     state, drawn = np.random.get_state()[1], random.random()  # type: ignore[index]  # noqa: NPY002
-    second = raysim.run(file, folder / "second", inline=True)
+    second = quick_run(file, folder / "second", inline=True)
     models = [(run.folder / "fedavg" / "model.safetensors").read_bytes() for run in (first, second)]
     losses = [pq.read_table(run.folder / "fedavg" / "updates.parquet")["loss"].to_pylist() for run in (first, second)]
     assert models[0] == models[1] and losses[0] == losses[1]
@@ -244,16 +245,16 @@ def test_the_resolved_keys_are_those_that_mean_something() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_starts_from_weights_and_trains_a_part(tmp_path: Path) -> None:
+def test_a_run_starts_from_weights_and_trains_a_part(tmp_path: Path, two_actors: raysim.Actors) -> None:
     first = {"name": "mlp", "hidden": [8, 6], "norm": "batch"}
-    raysim.run({**BASE, "model": first}, tmp_path / "before", inline=True)
+    quick_run({**BASE, "model": first}, tmp_path / "before", inline=True)
     trained = load_file(tmp_path / "before" / "fedavg" / "model.safetensors")
     save_file(trained, tmp_path / "start.safetensors")
     model = {**first, "weights": str(tmp_path / "start.safetensors"), "train": "linear2"}
     algorithms = [{"name": "fedavg"}, {"name": "fedbn"}, {"name": "radfed", "aggregate_every": 2}]
     raw = {**BASE, "model": model, "algorithm": algorithms}
-    inline = raysim.run(raw, tmp_path / "inline", inline=True)
-    actors = raysim.run(raw, tmp_path / "actors", actors=2)
+    inline = quick_run(raw, tmp_path / "inline", inline=True)
+    actors = quick_run(raw, tmp_path / "actors", fleet=two_actors)
     assert "starts from" in (tmp_path / "inline" / "run.log").read_text()
     part = 4 * (8 * 6 + 6 + 6 * 10 + 10)
     batch_norm = {"fedavg": 4 * 4 * 6 + 8, "fedbn": 0, "radfed": 4 * 4 * 6 + 8}

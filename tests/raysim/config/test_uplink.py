@@ -11,6 +11,7 @@ import raysim
 from algorithms import Downlink, Quantise, TopK
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
+from tests.kit.runs import quick_run
 
 MODULE = """
 from dataclasses import dataclass, replace
@@ -67,18 +68,18 @@ def test_a_stage_of_the_user_s_own(where: str, folder: Path) -> None:
         "none": {where: chain(name="own_stages:Scaled", factor=0.0)},
         "whole": {"algorithm": {"name": "fedavg", where: chain(name="own_stages:Scaled", factor=1.0)}},
     }.items():
-        raysim.run({**base, **change}, folder / name, inline=True)
+        quick_run({**base, **change}, folder / name, inline=True)
         names[name] = (folder / name / "fedavg" / "model.safetensors").read_bytes()
     assert names["none"] == names["initial"] != names["plain"] == names["whole"]
     text = (folder / "none" / "config.toml").read_text()
     assert 'name = "own_stages:Scaled"' in text and "factor = 0.0" in text and str(folder) in text
 
 
-def test_actors_have_a_stage_of_the_user_s_own(folder: Path) -> None:
+def test_actors_have_a_stage_of_the_user_s_own(folder: Path, two_actors: raysim.Actors) -> None:
     config = {**BASE, "modules": [str(folder)], "uplink": chain(name="own_stages:Scaled", factor=0.5)}
-    for name, place in {"inline": {"inline": True}, "actor": {"actors": 1}}.items():
-        raysim.run(config, folder / name, **place)
-    models = [(folder / name / "fedavg" / "model.safetensors").read_bytes() for name in ("inline", "actor")]
+    for name, place in {"inline": {"inline": True}, "actors": {"fleet": two_actors}}.items():
+        quick_run(config, folder / name, **place)
+    models = [(folder / name / "fedavg" / "model.safetensors").read_bytes() for name in ("inline", "actors")]
     assert models[0] == models[1]
 
 

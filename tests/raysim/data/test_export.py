@@ -10,7 +10,7 @@ import pytest
 from partitioning import InputError
 from raysim.data.export import export
 from raysim.data.sources import load
-from tests.raysim.data.test_folders import write
+from tests.kit.images import write
 
 
 def test_round_trip_of_digits(tmp_path: Path) -> None:

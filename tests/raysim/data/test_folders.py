@@ -13,11 +13,7 @@ from partitioning import InputError
 from raysim.data import folders
 from raysim.data.decoding import decode_population
 from raysim.data.sources import load, read
-
-
-def write(path: Path, mode: str = "RGB", size: tuple[int, int] = (4, 4)) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new(mode, size, 7 if mode == "L" else (1, 2, 3)).save(path)
+from tests.kit.images import write
 
 
 def test_folder_of_classes(tmp_path: Path) -> None:

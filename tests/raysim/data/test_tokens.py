@@ -11,7 +11,7 @@ import pytest
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.data.tokens import NEXT, NO_TOKEN, TOKENS, Tokenizer, _load
-from tests.raysim.data.tokenizers import write_tokenizer
+from tests.kit.tokenizers import write_tokenizer
 
 TABLE = pa.table({"text": ["to be", "or not", "", "to"], "label": [0, 1, 1, 0], "speaker": ["a", "b", "b", "a"]})
 

@@ -18,7 +18,7 @@ from raysim.config.experiment import Experiment
 from raysim.devices.stored import open_devices
 from raysim.store.names import DEVICES
 from raysim.store.resume import settings
-from tests.raysim.store.test_resume import Breaks, assert_same, broken, table
+from tests.kit.runs import Breaks, assert_same, broken, quick_run, timeless
 
 CONFIG: dict[str, Any] = {
     "rounds": 4,
@@ -41,8 +41,8 @@ def with_table(path: Path) -> dict[str, Any]:
 
 
 def test_a_round_takes_as_long_as_the_table_says(tmp_path: Path) -> None:
-    run = raysim.run(with_table(written(tmp_path / "table.parquet")), tmp_path / "run", inline=True)
-    metrics, updates = (table(run.folder / "fedavg" / name) for name in ("metrics.parquet", "updates.parquet"))
+    run = quick_run(with_table(written(tmp_path / "table.parquet")), tmp_path / "run", inline=True)
+    metrics, updates = (timeless(run.folder / "fedavg" / name) for name in ("metrics.parquet", "updates.parquet"))
     for number, seconds in zip(metrics["round"], metrics["simulated_seconds"], strict=True):
         mine = [place for place, each in enumerate(updates["round"]) if each == number]
         times = [updates["samples"][place] / (10 * (updates["client"][place] + 1)) for place in mine]
@@ -54,7 +54,7 @@ def test_a_round_takes_as_long_as_the_table_says(tmp_path: Path) -> None:
 
 def test_a_resumed_run_reads_its_own_copy(tmp_path: Path) -> None:
     source = written(tmp_path / "table.parquet")
-    raysim.run(with_table(source), tmp_path / "one", inline=True)
+    quick_run(with_table(source), tmp_path / "one", inline=True)
 
     class Deletes(Breaks):
         def round(self, number: int, metrics: dict[str, float]) -> None:

@@ -7,6 +7,9 @@ import pytest
 
 import raysim
 from raysim.config.tables import FleetTable
+from tests.kit.runs import quick_run
+
+pytestmark = pytest.mark.usefixtures("own_ray")
 
 CONFIG: dict[str, Any] = {
     "rounds": 2,
@@ -29,7 +32,7 @@ def test_runs_share_their_actors_and_nothing_else(tmp_path: Path) -> None:
     with raysim.Actors(actors=2) as actors:
         kept = {}
         for name, config in (("first", CONFIG), ("second", OTHER), ("again", CONFIG)):
-            kept[name] = raysim.run(config, tmp_path / name, fleet=actors)
+            kept[name] = quick_run(config, tmp_path / name, fleet=actors)
             actors.place(FleetTable()).pool.handles()  # a short run may end before Ray has started
             assert ray.is_initialized()
         with pytest.raises(raysim.InputError, match=r"fleet\.cpus_per_actor = 2: must be 1, as in the first run"):
@@ -38,7 +41,7 @@ def test_runs_share_their_actors_and_nothing_else(tmp_path: Path) -> None:
             raysim.run(CONFIG, tmp_path / "refused", fleet=actors, inline=True)
     assert not ray.is_initialized() and not (tmp_path / "refused").exists()
     for name, config in (("first", CONFIG), ("second", OTHER)):
-        own = raysim.run(config, tmp_path / f"{name}-inline", inline=True)
+        own = quick_run(config, tmp_path / f"{name}-inline", inline=True)
         for result in own.results:
             file = Path(result.name) / "model.safetensors"
             assert (kept[name].folder / file).read_bytes() == (own.folder / file).read_bytes(), (name, result.name)

@@ -12,10 +12,11 @@ from partitioning import Population
 from raysim.common.errors import RayStartError
 from raysim.fleet.calls import ActorTimeouts
 from raysim.fleet.client_actors import ClientActors
-from tests.raysim.fleet.faults import Poison, plan_of, population_at, trained, trained_here
+from tests.kit.struck import Poison, plan_of, population_at, trained, trained_here
 
 # A start of Ray that failed leaves ended processes behind, whose objects warn.
 pytestmark = [
+    pytest.mark.usefixtures("own_ray"),
     pytest.mark.filterwarnings("ignore:subprocess"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

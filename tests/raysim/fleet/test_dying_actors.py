@@ -16,7 +16,8 @@ from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.machine import settled
 from raysim.fleet.worker_plan import WorkerPlan
-from tests.raysim.fleet.faults import Faulty, Poison, awake, plan_of, population_at, trained
+from tests.kit.ray import SharedRay
+from tests.kit.struck import Faulty, Poison, awake, plan_of, population_at, trained
 
 HALF, LOCAL = Sample(cohort=4), Local(lr=0.1, batch_size=32)
 ALGORITHMS = {
@@ -34,7 +35,10 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
 
 
 @pytest.fixture(scope="module")
-def actors(population: Population, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientActors]:
+def actors(
+    shared_ray: SharedRay, population: Population, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ClientActors]:
+    shared_ray.start()
     with ClientActors(2, timeouts=TIMEOUTS) as running:
         awake(running, plan_for("fedavg", population, tmp_path_factory.mktemp("awake")))
         yield running

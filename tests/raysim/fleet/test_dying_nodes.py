@@ -13,10 +13,11 @@ from ray.cluster_utils import Cluster
 import raysim
 from raysim.common.errors import RetriesSpentError
 from raysim.watching.progress import Watcher
-from tests.nodes import nodes as cluster_of
-from tests.nodes import sockets_collected
+from tests.kit.ray import nodes as cluster_of
+from tests.kit.ray import sockets_collected
+from tests.kit.runs import quick_run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_ray")]
 
 EXPERIMENT: dict[str, Any] = {
     "rounds": 6,
@@ -107,9 +108,9 @@ def files(run: raysim.Run) -> dict[str, bytes]:
     ],
 )
 def test_a_node_dies(nodes: Nodes, tmp_path: Path, experiment: dict[str, Any], number: int) -> None:
-    undisturbed = raysim.run(experiment, tmp_path / "inline", inline=True)
+    undisturbed = quick_run(experiment, tmp_path / "inline", inline=True)
     watcher = Removing(nodes, number, tmp_path / "struck" / "run.log")
-    struck = raysim.run(experiment, tmp_path / "struck", actors=2, address=nodes.cluster.address, watcher=watcher)
+    struck = quick_run(experiment, tmp_path / "struck", actors=2, address=nodes.cluster.address, watcher=watcher)
     assert files(struck) == files(undisturbed)
     assert [result.metrics for result in struck.results] == [result.metrics for result in undisturbed.results]
     # In which words depends on what was under way, and on whether Ray or the other end of a connection is faster.

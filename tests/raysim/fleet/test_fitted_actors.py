@@ -18,6 +18,8 @@ from raysim.fleet.pool import ActorPool
 from raysim.fleet.resources import ActorDemand, ActorResources
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 
+pytestmark = pytest.mark.usefixtures("own_ray")
+
 GB = 10**9
 
 

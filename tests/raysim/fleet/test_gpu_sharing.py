@@ -23,7 +23,7 @@ from raysim.fleet.gpu_sharing import (
 )
 from raysim.fleet.resources import capacity
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
-from tests.algorithms.conftest import named
+from tests.kit.federation import named
 
 GB = 10**9
 

@@ -20,9 +20,10 @@ from raysim.fleet.ray_runtime import running
 from raysim.fleet.remote_files import PopulationSender, pieces, receive
 from raysim.simulation.stop import Stop
 from raysim.watching.progress import Watcher
-from tests.nodes import nodes as cluster_of
+from tests.kit.ray import nodes as cluster_of
+from tests.kit.runs import quick_resume, quick_run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_ray")]
 
 EXPERIMENT: dict[str, Any] = {
     "rounds": 60,
@@ -93,7 +94,7 @@ def stopped(name: str) -> Path:
     """A run that was stopped, in a folder of which only this process sees the files."""
     watcher = Stops()
     with suppress(StoppedError):
-        raysim.run(EXPERIMENT, name, inline=True, watcher=watcher, stop=watcher.stop)
+        quick_run(EXPERIMENT, name, inline=True, watcher=watcher, stop=watcher.stop)
     return ELSEWHERE / name
 
 
@@ -102,9 +103,9 @@ def models(folder: Path) -> list[bytes]:
 
 
 def test_nodes_are_given_the_population_and_keep_their_entries_with_the_driver(nodes: Nodes) -> None:
-    raysim.run(EXPERIMENT, "whole", inline=True)
+    quick_run(EXPERIMENT, "whole", inline=True)
     folder = stopped("run")
-    raysim.resume(folder, actors=2, address=nodes.address, watcher=Slow(folder))
+    quick_resume(folder, actors=2, address=nodes.address, watcher=Slow(folder))
     assert models(folder) == models(Path("whole"))
     digest = Population.open("whole/population").digest
     for cache in nodes.caches:
@@ -116,7 +117,7 @@ def test_nodes_are_given_the_population_and_keep_their_entries_with_the_driver(n
 def test_another_run_finds_the_copies(nodes: Nodes) -> None:
     for name in ("first", "second"):
         folder = stopped(name)
-        raysim.resume(folder, actors=2, address=nodes.address, watcher=Slow(folder))
+        quick_resume(folder, actors=2, address=nodes.address, watcher=Slow(folder))
     assert "raysim copies it there" in Path("first/run.log").read_text()
     assert "raysim copies it there" not in Path("second/run.log").read_text()
 
@@ -148,8 +149,8 @@ def test_each_node_fetches_what_a_uri_names_by_itself(nodes: Nodes, tmp_path: Pa
     config = {key: value for key, value in EXPERIMENT.items() if key != "partition"}
     config |= {"data": {"population": population.path.as_uri()}, "rounds": 2}
     # The driver's copy is in a cache that the nodes see in vain: theirs are others.
-    one = raysim.run(config, "one", actors=2, address=nodes.address)
-    assert models(one.folder) == models(raysim.run(config, "other", inline=True).folder)
+    one = quick_run(config, "one", actors=2, address=nodes.address)
+    assert models(one.folder) == models(quick_run(config, "other", inline=True).folder)
     assert (one.folder / "fedbn" / "personal.safetensors").is_file()
 
 

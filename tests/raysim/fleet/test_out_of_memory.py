@@ -28,12 +28,12 @@ from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import OutOfMemoryError, of_algorithm
 from raysim.data.sources import load
-from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.fleet.out_of_memory import is_out_of_memory, models_fit
 from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.models.build import MODELS, ModelBuilder
+from tests.kit.ray import SharedRay
 
 MORE_THAN_ANY = 2**48
 """Numbers that no machine can hold."""
@@ -110,9 +110,9 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> WorkerPlan:
 
 
 @pytest.fixture(scope="module")
-def fleets(plan: WorkerPlan) -> Any:
-    with InlineWorkplace() as here, ClientActors(1) as actors:
-        actors.pool.handles()[0].fingerprint.remote()
+def fleets(plan: WorkerPlan, shared_ray: SharedRay) -> Any:
+    actors = shared_ray.place(1)
+    with InlineWorkplace() as here:
         yield {"inline": lambda: here.fleet(plan), "ray": lambda: actors.fleet(plan)}
 
 

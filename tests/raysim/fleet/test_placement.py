@@ -26,8 +26,11 @@ from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.machine import settled
 from raysim.fleet.traffic import INLINE_LIMIT, array_bytes
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
-from tests.nodes import nodes
-from tests.raysim.fleet.faults import ROW_BYTES, trained
+from tests.kit.ray import nodes
+from tests.kit.runs import quick_run
+from tests.kit.struck import ROW_BYTES, trained
+
+pytestmark = pytest.mark.usefixtures("own_ray")
 
 LOCAL = Local(lr=0.1, batch_size=32)
 WAIT_SECONDS = 60
@@ -69,9 +72,9 @@ def test_a_pinned_populations_clients_are_updated_on_their_sites(
     cluster: Cluster, population: Population, tmp_path: Path
 ) -> None:
     experiment = {**EXPERIMENT, "data": {"population": str(population.path)}, "fleet": {"block": 3}}
-    inline = raysim.run(experiment, tmp_path / "inline", inline=True)
+    inline = quick_run(experiment, tmp_path / "inline", inline=True)
     experiment["fleet"] = {"block": 3, "pinned": True, "actors": 1}
-    pinned = raysim.run(experiment, tmp_path / "pinned", address=cluster.address)
+    pinned = quick_run(experiment, tmp_path / "pinned", address=cluster.address)
     files = [run.folder / "fedavg" / "model.safetensors" for run in (inline, pinned)]
     assert files[0].read_bytes() == files[1].read_bytes()
     assert inline.results[0].metrics == pinned.results[0].metrics

@@ -14,10 +14,12 @@ import pytest
 import ray  # noqa: F401  psutil comes with it
 from prometheus_client.parser import text_string_to_metric_families
 
-import raysim
 from raysim.watching.progress import Watcher
 
 import psutil  # isort: skip
+from tests.kit.runs import quick_run
+
+pytestmark = pytest.mark.usefixtures("own_ray")
 
 EXPERIMENT = {
     "seed": 3,
@@ -81,7 +83,7 @@ def test_the_endpoint_tells_of_rounds_and_actors(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("RAY_metrics_report_interval_ms", "300")
     monkeypatch.setattr("raysim.fleet.ray_runtime.PUBLISH_SECONDS", 0.3)
     scrapes = Scrapes(tmp_path / "run" / "run.log", kills)
-    raysim.run({**EXPERIMENT, "rounds": 3}, tmp_path / "run", actors=1, watcher=scrapes)
+    quick_run({**EXPERIMENT, "rounds": 3}, tmp_path / "run", actors=1, watcher=scrapes)
     found = scrapes.found
     assert scrapes.url.startswith("http://127.0.0.1:")
     assert found["ray_raysim_round", "radfed", ""] == found["ray_raysim_rounds_total", "radfed", ""] == 3

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,24 +34,22 @@ from algorithms.core.layout import Packed
 from algorithms.parts.option import Draft
 from raysim.common.errors import InputError
 from raysim.data.sources import load
-from raysim.fleet.calls import fetch_results
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.machine import agreed
 from raysim.fleet.ray_fleet import RayFleet
-from raysim.fleet.ray_runtime import ENDING, check_answers
+from raysim.fleet.ray_runtime import ENDING
 from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
-from tests.raysim.fleet.faults import ROW_BYTES
+from tests.kit.ray import SharedRay
+from tests.kit.struck import ROW_BYTES
 
 LOCAL = Local(lr=0.1, batch_size=32)
 HALF = Sample(cohort=4)
 
 
-@pytest.fixture(scope="module")
-def actors() -> Iterator[ClientActors]:
-    with ClientActors(2) as running:
-        fetch_results([handle.fingerprint.remote() for handle in running.pool.handles()], 180)
-        yield running
+@pytest.fixture
+def actors(shared_ray: SharedRay) -> ClientActors:
+    return shared_ray.place(2)
 
 
 @pytest.fixture(scope="module")
@@ -229,13 +226,8 @@ def test_array_bytes_looks_inside() -> None:
     assert Traffic(5, 4, 3).since(Traffic(1, 1, 1)) == Traffic(4, 3, 2)
 
 
-@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:x", "127.0.0.1:9"])
-def test_an_address_where_no_cluster_is_fails_at_once(address: str) -> None:
-    with pytest.raises(InputError, match=r"address = .*: must be HOST:PORT of a running Ray cluster"):
-        check_answers(address)
-
-
-def test_a_ray_starts_when_the_one_before_has_ended() -> None:
+def test_a_ray_starts_when_the_one_before_has_ended(shared_ray: SharedRay) -> None:
+    shared_ray.start()
     ended = threading.Event()
     before = threading.Thread(target=ended.wait)
     before.start()
@@ -247,12 +239,3 @@ def test_a_ray_starts_when_the_one_before_has_ended() -> None:
         with pytest.raises(InputError):
             actors.pool.handles()
     assert before not in ENDING
-
-
-@pytest.mark.slow
-def test_two_runs_one_after_the_other_that_are_done_before_ray_has_started(population: Path) -> None:
-    for _ in range(2):
-        with ClientActors(1):
-            pass
-    with ClientActors(1) as last:
-        assert fetch_results([handle.fingerprint.remote() for handle in last.pool.handles()], 180) == [last.fingerprint]

@@ -18,9 +18,9 @@ from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.pool import ActorPool
 from raysim.fleet.resources import ActorDemand, ActorResources
 from raysim.fleet.worker_plan import WorkerPlan
-from tests.raysim.fleet.faults import Faulty, Poison, awake, plan_of, population_at, trained, trained_here
+from tests.kit.struck import Faulty, Poison, awake, plan_of, population_at, trained, trained_here
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_ray")]
 
 LOCAL = Local(lr=0.1, batch_size=32)
 

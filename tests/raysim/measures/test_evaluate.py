@@ -23,7 +23,7 @@ from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.evaluate import Targets, evaluate
 from raysim.measures.metrics import METRICS as BY_NAME
-from tests.algorithms.conftest import named
+from tests.kit.federation import named
 
 LOCAL = Local(lr=0.1, batch_size=16)
 MODEL = ModelPlan("mlp", {"hidden": (12,), "norm": "batch"}, (1, 8, 8), 10, seed=1)

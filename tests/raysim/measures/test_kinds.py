@@ -13,6 +13,7 @@ import raysim
 from partitioning.measures.statistics import gini
 from raysim.report.page import write_report
 from raysim.store.summary import read_summary
+from tests.kit.runs import quick_resume, quick_run
 
 KINDS = ["old", "new", "old", "new", "new", "new", "old", "old"]
 CONFIG: dict[str, Any] = {
@@ -32,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> raysim.Run:
     speeds = [{"old": 10.0, "new": 100.0}[kind] for kind in KINDS]
     table = pa.table({"client": list(range(8)), "device": KINDS, "compute": speeds})
     pq.write_table(table, folder / "table.parquet")
-    return raysim.run({**CONFIG, "devices": {"table": str(folder / "table.parquet")}}, folder / "run", inline=True)
+    return quick_run({**CONFIG, "devices": {"table": str(folder / "table.parquet")}}, folder / "run", inline=True)
 
 
 @pytest.mark.parametrize("name", ["fedbn", "fedasync"])
@@ -79,7 +80,7 @@ def test_time_to_target_is_the_sum_of_the_rounds(run: raysim.Run) -> None:
         expected = sum(row["simulated_seconds"] for row in rows if row["round"] <= number)
         assert reached["test_accuracy"]["simulated_seconds"] == pytest.approx(expected)
         assert result.reached_after == {"test_accuracy": reached["test_accuracy"]["simulated_seconds"]}
-    again = raysim.resume(run.folder, inline=True)
+    again = quick_resume(run.folder, inline=True)
     assert [each.reached_after for each in again.results] == [each.reached_after for each in run.results]
 
 
@@ -98,7 +99,7 @@ def test_the_report_shows_kinds_and_virtual_time(run: raysim.Run, tmp_path: Path
 
 def test_pooled_training_is_no_clients_participation(tmp_path: Path) -> None:
     config = {**CONFIG, "rounds": 2, "algorithm": [{"name": "centralized"}], "devices": {}}
-    run = raysim.run(config, tmp_path / "run", inline=True)
+    run = quick_run(config, tmp_path / "run", inline=True)
     kinds = read_summary(run.folder / "centralized" / "summary.json")["kinds"]
     assert kinds == {"device": {"clients": 7, "never": 7, "updates": 0, "samples": 0, "gini": 0.0}}
 

@@ -19,6 +19,7 @@ from raysim.config.experiment import Experiment
 from raysim.config.privacy import PrivacyTable
 from raysim.measures.outside_epsilon import SENTENCE, UNCOVERED, covers
 from raysim.measures.selection import Selection
+from tests.kit.runs import quick_run
 
 NATURAL = {"scheme": "natural", "column": "client"}
 POISSON = {"sampling": "poisson", "fraction": 0.6}
@@ -108,7 +109,7 @@ def test_held_out_clients_tell_of_a_client_by_their_last_digits_alone(tmp_path: 
             "privacy": {"noise": 1.0, "clip": 1e-40, "delta": 1e-2, "accountant": "rdp"},
             "algorithm": [algorithm("fedavg")],
         }
-        raysim.run(config, tmp_path / client_3, inline=True)
+        quick_run(config, tmp_path / client_3, inline=True)
         tables.append(pq.read_table(tmp_path / client_3 / "fedavg" / "metrics.parquet").to_pylist()[-1])
     one, other = tables
     held_out = [column for column in one if column.startswith("held_out")]

@@ -15,14 +15,13 @@ from algorithms import Local, Sample, begin, fedavg, fedbn, next_round, start_ro
 from algorithms.core.chunks import CHUNK
 from partitioning import Population
 from raysim.data.sources import load
-from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.evaluate import Evaluation, EvaluationTarget, Targets, evaluate
 from raysim.measures.metrics import METRICS
 from raysim.measures.scoring import block_samples, cut_samples
-from tests.algorithms.conftest import clients, federation, perceptron, settle  # noqa: F401  fixtures
-from tests.raysim.fleet.faults import awake
+from tests.kit.federation import clients, federation, perceptron, settle  # noqa: F401
+from tests.kit.ray import SharedRay
 
 LOCAL = Local(lr=0.1, batch_size=16)
 MODEL = ModelPlan("mlp", {"hidden": (12,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
@@ -58,10 +57,10 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("raysim.measures.evaluate.block_samples", lambda samples, values: 100)
 
 
-@pytest.mark.parametrize("actors", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("actors", [1, 2])
 @pytest.mark.parametrize("algorithm", [fedavg(Sample(), LOCAL), fedbn(Sample(), LOCAL)], ids=["fedavg", "fedbn"])
 def test_every_fleet_finds_the_same_values(
-    algorithm: object, actors: int, population: Population, small_blocks: None, tmp_path: Path
+    algorithm: object, actors: int, shared_ray: SharedRay, population: Population, small_blocks: None, tmp_path: Path
 ) -> None:
     plan = WorkerPlan(population.path, MODEL, algorithm, tmp_path / "personal").resolved()  # type: ignore[arg-type]
     targets = Targets.of(population, None, OF_CLASSES)
@@ -69,16 +68,12 @@ def test_every_fleet_finds_the_same_values(
         state = next_round(begin(plan.module(), fleet, 0, 1), plan.algorithm, fleet)
         wanted = evaluate(state, plan.algorithm, fleet, targets)
     assert set(wanted) == set(targets.columns)
-    with ClientActors(actors) as workplace:
-        with closing(workplace.fleet(plan)) as ray_fleet:
-            # The driver helps until the first actor is there.
-            assert evaluate(state, plan.algorithm, ray_fleet, targets) == wanted
-        awake(workplace, plan)
-        with closing(workplace.fleet(plan)) as ray_fleet:
-            beside = Evaluation(state, plan.algorithm, ray_fleet, targets)
-            pending = start_round(state, plan.algorithm, ray_fleet)
-            assert beside.values() == wanted
-            pending.finish()
+    with closing(shared_ray.place(actors).fleet(plan)) as ray_fleet:
+        assert evaluate(state, plan.algorithm, ray_fleet, targets) == wanted
+        beside = Evaluation(state, plan.algorithm, ray_fleet, targets)
+        pending = start_round(state, plan.algorithm, ray_fleet)
+        assert beside.values() == wanted
+        pending.finish()
 
 
 CLIENTS, CLASSES = 100_000, 3

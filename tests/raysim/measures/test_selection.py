@@ -14,6 +14,7 @@ import raysim
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.measures.selection import EvaluationHistory, Selection, is_better, reaches
+from tests.kit.runs import quick_run
 
 CURVE = [
     (2, {"test_accuracy": 0.5, "test_loss": 2.0}),
@@ -83,7 +84,7 @@ def run(folder: Path, name: str, evaluate: dict[str, Any], rounds: int, **local:
         "algorithm": {"name": name, "cohort": 2, **({"aggregate_every": 5} if name == "radfed" else {})},
         "evaluate": {"every": 1, "metrics": ["accuracy", "loss"], **evaluate},
     }
-    raysim.run(raw, folder, inline=True)
+    quick_run(raw, folder, inline=True)
     summary: dict[str, Any] = json.loads((folder / name / "summary.json").read_text())
     return summary
 

@@ -35,8 +35,9 @@ from raysim.data.shards import Shards
 from raysim.fleet.inline import InlineFleet
 from raysim.measures.twins import Divergence, TwinState, TwinSteps
 from raysim.models.build import build
-from tests.algorithms.conftest import Samples, clients, federation, perceptron, settle  # noqa: F401  fixtures
-from tests.algorithms.rounds.test_round import train
+from tests.kit.federation import Samples, clients, federation, perceptron, settle  # noqa: F401
+from tests.kit.rounds import train
+from tests.kit.runs import quick_run
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.1, batch_size=4)
@@ -157,10 +158,10 @@ def test_one_full_step_of_clients_of_one_size_is_one_of_the_union(tmp_path: Path
 def test_the_concordance_is_that_of_a_plain_model(tmp_path: Path) -> None:
     local = {"steps": 2, "batch_size": 5, "lr": 0.5, "precision": "fp64"}
     alone = {"scheme": "dirichlet", "clients": 4, "label_alpha": 0.2}
-    raysim.run({**EXPERIMENT, "local": local, "partition": alone}, tmp_path / "run", inline=True)
+    quick_run({**EXPERIMENT, "local": local, "partition": alone}, tmp_path / "run", inline=True)
     found = table(tmp_path / "run")
 
-    raysim.run({**EXPERIMENT, "partition": alone, "rounds": 0}, tmp_path / "initial", inline=True)
+    quick_run({**EXPERIMENT, "partition": alone, "rounds": 0}, tmp_path / "initial", inline=True)
     module = build("mlp", shape=(1, 8, 8), classes=10, seed=0, hidden=(8,)).double()
     module.load_state_dict(load_file(tmp_path / "initial" / "fedavg" / "model.safetensors"))
     population = Population.open(tmp_path / "run" / "population")
@@ -187,7 +188,7 @@ def test_the_concordance_is_that_of_a_plain_model(tmp_path: Path) -> None:
 
 def test_columns_are_there_where_they_are_wanted(tmp_path: Path) -> None:
     asked = {"evaluate": {"measures": ["bn", "dl"]}, "model": {"hidden": [8], "norm": "batch"}, "rounds": 1}
-    raysim.run({**EXPERIMENT, **asked}, tmp_path / "run", inline=True)
+    quick_run({**EXPERIMENT, **asked}, tmp_path / "run", inline=True)
     names = set(table(tmp_path / "run"))
     assert names >= {"dl", "dl_updates", "bn_change", "bn_deviation", "bn_variance"}
     assert not names & {"dc", "concordance", "twin_test_loss"}

@@ -5,28 +5,7 @@ import torch
 
 from partitioning import InputError
 from raysim.models.build import MODELS, build
-
-COUNTS = [
-    ("logistic", (1, 28, 28), {}, 784 * 10 + 10),
-    ("mlp", (1, 28, 28), {}, 199_210),
-    ("mlp", (1, 28, 28), {"norm": "batch"}, 199_210 + 2 * 400),
-    ("mlp", (1, 28, 28), {"norm": "group"}, 199_210 + 2 * 400),
-    ("mlp", (54,), {"hidden": [64]}, 54 * 64 + 64 + 64 * 10 + 10),
-    ("cnn", (1, 28, 28), {}, 320 + 18_496 + (64 * 7 * 7 * 128 + 128) + 1_290),
-    ("cnn_dropout", (1, 28, 28), {}, 1_206_590 - 52 * 129),
-    (
-        "cnn",
-        (3, 32, 32),
-        {"norm": "batch"},
-        896 + 18_496 + (64 * 8 * 8 * 128 + 128) + 1_290 + 2 * (32 + 64 + 128),
-    ),
-    (
-        "cnn",
-        (1, 9, 8),
-        {"channels": [4], "hidden": 6, "norm": "group", "groups": 2},
-        40 + 390 + 70 + 2 * (4 + 6),
-    ),
-]
+from tests.kit.counts import COUNTS
 
 SHAPES = {"lenet": (1, 16, 16), "lstm": (8,)}
 """The smallest samples of the models that 8x8 images do not fit; the large ones have tests of their own."""

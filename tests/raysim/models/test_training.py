@@ -18,6 +18,7 @@ from raysim.common import errors
 from raysim.fleet.machine import settled
 from raysim.models.build import MODELS, build
 from raysim.models.keys import NORMS
+from tests.kit.runs import quick_run
 
 LOCAL = Local(lr=1e-3, batch_size=4, momentum=0.9)
 UPDATES = 2
@@ -136,7 +137,7 @@ def experiment(dataset: str) -> dict[str, Any]:
 
 
 def test_a_run_on_symbols(tmp_path: Path) -> None:
-    run = raysim.run(experiment(text(tmp_path, np.int16)), tmp_path / "run", inline=True)
+    run = quick_run(experiment(text(tmp_path, np.int16)), tmp_path / "run", inline=True)
     table = pq.read_table(run.folder / "fedavg" / "metrics.parquet")
     losses = table["test_loss"].to_pylist()
     assert losses[1] < losses[0] < np.log(7)

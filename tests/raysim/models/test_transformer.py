@@ -11,6 +11,7 @@ from algorithms.training.loss import LabelKind
 from raysim.common.errors import InputError
 from raysim.config.read import read
 from raysim.models.build import build
+from tests.kit.counts import RECIPE_PARAMETERS
 
 SMALL: dict[str, dict[str, Any]] = {
     "bert": {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64},
@@ -23,10 +24,6 @@ SMALL: dict[str, dict[str, Any]] = {
         "intermediate_size": 64,
     },
 }
-
-
-RECIPE_PARAMETERS = 256 * 64 + 64 * 64 + 2 * (4 * 64 + (64 + 1) * (192 + 64 + 256) + (256 + 1) * 64) + 2 * 64
-"""Embeddings of tokens and places; norms, attention and a hidden layer, twice; the last norm."""
 
 
 def test_the_recipe_has_as_many_parameters_as_the_reference_says() -> None:

@@ -11,8 +11,7 @@ import pytest
 from raysim.report.page import write_report
 from raysim.report.words import STAGES as WORDS
 from raysim.store.algorithm_folder import STAGES
-
-from .folders import told, write_run
+from tests.kit.folders import told, write_run
 
 SECONDS = {
     "sample": 0.001,

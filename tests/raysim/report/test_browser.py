@@ -16,8 +16,7 @@ import pytest
 
 import partitioning
 from raysim.report.page import write_report
-
-from .folders import write_run
+from tests.kit.folders import write_run
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(

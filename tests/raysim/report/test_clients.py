@@ -7,8 +7,7 @@ import tomli_w
 
 import partitioning
 from raysim.report.page import write_report
-
-from .folders import write_run
+from tests.kit.folders import write_run
 
 
 @pytest.fixture

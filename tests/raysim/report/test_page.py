@@ -4,7 +4,6 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -16,39 +15,8 @@ import tomli_w
 from partitioning import InputError
 from raysim.common.units import human_bytes
 from raysim.report.page import models_of, write_report
-
-from .folders import told, write_run
-
-VOID = {"meta", "link", "line", "br"}
-
-
-class Outline(HTMLParser):
-    """What a browser would make of the page: its text, ids and addresses; an unbalanced tag is an error."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.ids: list[str] = []
-        self.addresses: list[str] = []
-        self.text = ""
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag, attributes):
-        if tag not in VOID:
-            self.open.append(tag)
-        self.handle_startendtag(tag, attributes)
-
-    def handle_startendtag(self, tag, attributes):
-        self.ids += [value for name, value in attributes if name == "id"]
-        self.addresses += [value for name, value in attributes if name in ("src", "href", "xlink:href")]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] not in ("style", "script"):
-            self.text += data
+from tests.kit.folders import told, write_run
+from tests.kit.outline import Outline
 
 
 def page_of(*runs: Path, out: Path) -> str:

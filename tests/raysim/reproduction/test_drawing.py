@@ -23,7 +23,7 @@ from raysim.reproduction.drawing import CROWD, drawn, rounds_that_fit, words_of
 from raysim.reproduction.figure import Figure
 from raysim.reproduction.reproducing import reproduce
 from raysim.studies.read import read_findings
-from tests.raysim.report.test_page import Outline
+from tests.kit.outline import Outline
 
 LINES: dict[str, Any] = {"title": "Figure 1", "form": "curves", "column": "test_accuracy", "panels": {"IID": "iid"}}
 OWN = {

@@ -23,7 +23,7 @@ from raysim.reproduction.reproducing import draw
 from raysim.reproduction.taking import OF_ROUNDS
 from raysim.reproduction.verdict import StudyNumbers
 from raysim.studies.read import read_findings
-from tests.raysim.reproduction.drawn_files import sums_of_cifar10, write_all
+from tests.kit.drawn_files import sums_of_cifar10, write_all
 
 pytestmark = pytest.mark.slow
 

@@ -8,6 +8,7 @@ import pytest
 
 import raysim
 from raysim.common.errors import InputError
+from tests.kit.runs import quick_run
 
 EXPERIMENT: dict[str, Any] = {
     "rounds": 6,
@@ -24,7 +25,7 @@ def test_rounds_without_anybody(name: str, tmp_path: Path) -> None:
     own = {"aggregate_every": 2} if name.startswith("radfed") else {}
     measures = ["dl", "dc", "concordance"] if name in ("fedavg", "fedtan") else []
     raw = {**EXPERIMENT, "algorithm": {"name": name, "cohort": 4, "active": 0.06, **own}}
-    raysim.run({**raw, "evaluate": {"every": 1, "measures": measures}}, tmp_path / "run", inline=True)
+    quick_run({**raw, "evaluate": {"every": 1, "measures": measures}}, tmp_path / "run", inline=True)
     updates = pq.read_table(tmp_path / "run" / name / "metrics.parquet")["updates"].to_pylist()
     assert 0 in updates and max(updates) > 0
 

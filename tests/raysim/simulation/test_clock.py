@@ -9,11 +9,10 @@ import pytest
 import raysim
 from raysim.common.errors import InputError
 from raysim.store.summary import read_summary
-from tests.raysim.simulation.test_api import metrics
-from tests.raysim.store.test_resume import BASE
+from tests.kit.runs import SMALL, metrics, quick_run
 
 TIMED: dict[str, Any] = {
-    **BASE,
+    **SMALL,
     "rounds": 8,
     "devices": {"compute": 5.0, "spread": 1.0, "latency": 1000.0, "availability": "day-night", "hours": 5.0},
     "algorithm": [
@@ -31,7 +30,7 @@ NAMES = [each["name"] for each in TIMED["algorithm"]]
 @pytest.fixture(scope="module")
 def inline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("clock") / "inline"
-    raysim.run(TIMED, folder, inline=True)
+    quick_run(TIMED, folder, inline=True)
     return folder
 
 
@@ -66,7 +65,7 @@ def test_the_clock_needs_devices(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("deadline", "said"), [(1.0, True), (5000.0, False)])
 def test_a_run_says_if_no_update_arrived_before_the_deadline(deadline: float, said: bool, tmp_path: Path) -> None:
     config = {**TIMED, "rounds": 2, "algorithm": {"name": "fedavg", "cohort": 3, "deadline": deadline}}
-    raysim.run(config, tmp_path / "run", inline=True)
+    quick_run(config, tmp_path / "run", inline=True)
     log = (tmp_path / "run" / "run.log").read_text(encoding="utf-8")
     assert (f"no client update arrived within algorithm.deadline = {deadline}" in log) is said
 

@@ -11,6 +11,7 @@ import pytest
 import raysim
 from raysim.common.errors import DivergedError, InputError
 from raysim.watching.progress import Watcher
+from tests.kit.runs import quick_run
 
 EXPERIMENT: dict[str, Any] = {
     "seed": 3,
@@ -94,7 +95,7 @@ def with_twin(measure: str, folder: Path, policy: str) -> raysim.Run:
         "algorithm": [{"name": "fedavg", **cohort}],
         "evaluate": {**EXPERIMENT["evaluate"], "measures": [measure]},
     }
-    return raysim.run({**EXPERIMENT, **tables}, folder, inline=True)
+    return quick_run({**EXPERIMENT, **tables}, folder, inline=True)
 
 
 @pytest.mark.parametrize("measure", ["dc", "concordance"])

@@ -13,6 +13,7 @@ from partitioning import Population
 from raysim import Run
 from raysim.data.tensors import decoder_of
 from raysim.watching.progress import Watcher
+from tests.kit.runs import quick_run
 
 pandas = pytest.importorskip("pandas")
 
@@ -30,7 +31,7 @@ CONFIG = {
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return raysim.run(CONFIG, tmp_path_factory.mktemp("finished") / "a & b", inline=True)
+    return quick_run(CONFIG, tmp_path_factory.mktemp("finished") / "a & b", inline=True)
 
 
 def test_metrics_and_updates_are_frames(done: Run) -> None:

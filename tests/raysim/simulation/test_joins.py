@@ -11,10 +11,10 @@ import pytest
 from safetensors.numpy import load_file
 
 import partitioning
-import raysim
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.worker_plan import joining
+from tests.kit.runs import quick_run
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_a_run(population: partitioning.Population, tmp_path: Path) -> None:
         "model": {"name": "mlp", "hidden": [4], "norm": "batch"},
         "algorithm": {"name": "fedbn", "joins": {"eve": 3}},
     }
-    raysim.run(config, tmp_path / "run", inline=True)
+    quick_run(config, tmp_path / "run", inline=True)
     updates = pq.read_table(tmp_path / "run" / "fedbn" / "updates.parquet").to_pydict()
     assert [(r, c) for r, c in zip(updates["round"], updates["client"], strict=True) if c == 2] == [(3, 2)]
 
@@ -80,7 +80,7 @@ def test_a_domain_that_never_joins_is_tested_with_statistics_of_its_own(tmp_path
         "evaluate": {"metrics": ["loss"]},
     }
     own, average = (
-        each.metrics["domain_combined_loss"] for each in raysim.run(config, tmp_path / "run", inline=True).results
+        each.metrics["domain_combined_loss"] for each in quick_run(config, tmp_path / "run", inline=True).results
     )
     model = load_file(tmp_path / "run" / "fedbn" / "model.safetensors")
     personal = {

@@ -14,6 +14,7 @@ from partitioning import Population
 from raysim.data.catalogue import MEMORY
 from raysim.data.sources import load
 from raysim.store.names import POPULATION
+from tests.kit.runs import quick_resume, quick_run
 
 DIGITS = load("digits").train
 PIXELS = np.rint(np.array(DIGITS["image"].to_pylist()) * 16).astype(np.uint8)
@@ -27,7 +28,7 @@ EXPERIMENT: dict[str, Any] = {
 
 
 def run(folder: Path, **data: Any) -> Path:
-    return raysim.run({**EXPERIMENT, "data": data}, folder, inline=True).folder / "fedavg"
+    return quick_run({**EXPERIMENT, "data": data}, folder, inline=True).folder / "fedavg"
 
 
 def test_every_form_gives_the_model_of_a_file_and_its_own_test_set(tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_a_run_goes_on_from_its_folder_alone(tmp_path: Path) -> None:
     trained = (folder / "model.safetensors").read_bytes()
     assert Population.open(tmp_path / "run" / POPULATION).manifest.dataset.startswith(MEMORY)
     shutil.rmtree(folder)
-    raysim.resume(tmp_path / "run", inline=True)
+    quick_resume(tmp_path / "run", inline=True)
     assert (folder / "model.safetensors").read_bytes() == trained
     shutil.rmtree(folder)
     next((tmp_path / "run" / POPULATION).glob("shard-*")).write_bytes(b"")
@@ -64,7 +65,7 @@ def test_a_run_goes_on_from_its_folder_alone(tmp_path: Path) -> None:
 
 def test_changes_may_name_another_data_set(tmp_path: Path) -> None:
     config = {**EXPERIMENT, "data": {"dataset": object(), "test": 0.2}}
-    made = raysim.run(config, tmp_path / "run", inline=True, changes=["data.dataset=digits", "rounds=0"])
+    made = quick_run(config, tmp_path / "run", inline=True, changes=["data.dataset=digits", "rounds=0"])
     assert 'dataset = "digits"' in (made.folder / "config.toml").read_text()
 
 

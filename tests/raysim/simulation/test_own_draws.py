@@ -19,7 +19,8 @@ import torch
 import raysim
 from algorithms.training.forked import drawn
 from raysim.common.errors import InputError
-from tests.raysim.store.test_resume import Breaks, assert_same, broken
+from tests.kit.ray import SharedRay
+from tests.kit.runs import Breaks, assert_same, broken, quick_run
 
 MINE = '''
 import random
@@ -181,18 +182,19 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def runs(tmp_path_factory: pytest.TempPathFactory, shared_ray: SharedRay) -> Iterator[Path]:
     """Return a folder of the same experiments: twice in this process, on two actors, and stopped and resumed."""
     folder = tmp_path_factory.mktemp("own_draws")
     module_at(folder)
-    fleets: dict[str, dict[str, Any]] = {"inline": {"inline": True}, "again": {"inline": True}, "two": {"actors": 2}}
+    fleets: dict[str, dict[str, Any]] = {"inline": {"inline": True}, "again": {"inline": True}}
+    fleets["two"] = {"fleet": shared_ray.actors(2)}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for number, config in enumerate(CONFIGS):
             for way, fleet in fleets.items():
                 torch.rand(1), np.random.rand(), random.random()
-                raysim.run(config, folder / f"{way}{number}", **fleet)
-            broken(config, folder / f"stopped{number}", Breaks(1, lambda name: True))
+                quick_run(config, folder / f"{way}{number}", **fleet)
+            broken(config, folder / f"stopped{number}", Breaks(1, None))
         yield folder
     sys.modules.pop("own_draws", None)
 
@@ -221,9 +223,9 @@ def test_nobody_else_sees_careless_code(here: Path) -> None:
         each for each in EXPERIMENT["algorithm"] if each["label"] in ("own-loss", "own-uplink", "own-rule", "own-plain")
     ]
     before = shared_state()
-    raysim.run({**EXPERIMENT, "algorithm": beside}, here / "beside", inline=True)
+    quick_run({**EXPERIMENT, "algorithm": beside}, here / "beside", inline=True)
     assert shared_state() == before
-    raysim.run(
+    quick_run(
         {**EXPERIMENT, "algorithm": beside[-1:], "evaluate": {"metrics": ["accuracy"]}}, here / "alone", inline=True
     )
     one, other = ((here / run / "own-plain" / "model.safetensors").read_bytes() for run in ("beside", "alone"))

@@ -22,6 +22,7 @@ import partitioning
 import raysim
 from partitioning import Population
 from raysim.common.errors import InputError
+from tests.kit.runs import quick_run
 
 ROWS = 400
 
@@ -241,7 +242,7 @@ def test_numbers_are_learnt_and_scored_as_scikit_learn_does(table: Path) -> None
         local={"loss": "mse", "lr": 0.1},
         partition={"clients": 4, "scheme": "dirichlet", "by": "region"},
     )
-    run = raysim.run(given, "run", inline=True)
+    run = quick_run(given, "run", inline=True)
     outputs, y = outputs_of(run)
     found = run.results[0].metrics
     assert found["test_mse"] == pytest.approx(mean_squared_error(y, outputs), rel=1e-5)
@@ -262,23 +263,23 @@ def test_numbers_are_learnt_and_scored_as_scikit_learn_does(table: Path) -> None
 def test_several_labels_a_sample(table: Path) -> None:
     given = experiment(table, ["up", "down"], local={"loss": "binary", "lr": 0.5, "epochs": 3})
     given["evaluate"] = {"metrics": ["loss", "multilabel_f1"]}
-    run = raysim.run(given, "run", inline=True)
+    run = quick_run(given, "run", inline=True)
     outputs, y = outputs_of(run)
     assert run.results[0].metrics["test_multilabel_f1"] == pytest.approx(f1_score(y, outputs > 0, average="macro"))
 
 
 def test_one_column_of_floats(table: Path) -> None:
     given = experiment(table, "a", local={"loss": "huber", "delta": 0.5, "optimizer": "adamw", "lr": 0.01})
-    run = raysim.run(given, "run", inline=True)
+    run = quick_run(given, "run", inline=True)
     outputs, y = outputs_of(run)
     assert run.results[0].metrics["test_mse"] == pytest.approx(mean_squared_error(y, outputs), rel=1e-5)
 
 
-@pytest.mark.parametrize("fleet", [{"inline": True}, {"actors": 2}])
-def test_own_loss_and_metrics(table: Path, fleet: dict[str, Any]) -> None:
+@pytest.mark.parametrize("inline", [True, False])
+def test_own_loss_and_metrics(table: Path, inline: bool, two_actors: raysim.Actors) -> None:
     given = experiment(table, ["a", "b"], local={"loss": "own_training:loss", "lr": 0.1})
     given["evaluate"] = {"metrics": ["loss", "own_training:worst", "own_training:Variance"]}
-    run = raysim.run(given, "run", **fleet)
+    run = quick_run(given, "run", inline=inline, fleet=None if inline else two_actors)
     outputs, y = outputs_of(run)
     found = run.results[0].metrics
     assert found["test_worst"] == pytest.approx(np.abs(outputs - y).max(1).mean(), rel=1e-5)
@@ -288,7 +289,7 @@ def test_own_loss_and_metrics(table: Path, fleet: dict[str, Any]) -> None:
 
 def test_a_module_is_a_loss(table: Path) -> None:
     runs = [
-        raysim.run(experiment(table, ["a", "b"], local={"loss": loss, "execution": "sequential"}), name, inline=True)
+        quick_run(experiment(table, ["a", "b"], local={"loss": loss, "execution": "sequential"}), name, inline=True)
         for loss, name in (("own_training:Lossy", "own"), ("mse", "built"))
     ]
     own, built = (load_file(run.folder / "fedavg" / "model.safetensors") for run in runs)
@@ -311,7 +312,7 @@ def test_a_class_for_each_position(here: Path) -> None:
         "local": {"lr": 5.0, "epochs": 5},
         "evaluate": {"metrics": ["accuracy", "perplexity", "loss"]},
     }
-    found = raysim.run(given, "run", inline=True).results[0].metrics
+    found = quick_run(given, "run", inline=True).results[0].metrics
     assert found["test_accuracy"] == 1
     assert found["test_perplexity"] == pytest.approx(np.exp(found["test_loss"]))
 
@@ -321,17 +322,19 @@ def test_a_plain_function_equals_the_built_in_update(table: Path) -> None:
     given = [experiment(table, ["a", "b"], local=each) for each in (local, {**local, "update": "own_training:train"})]
     for each in given:
         each["algorithm"] = [{"name": "fedavg"}, {"name": "radfed"}]
-    built, own = (raysim.run(each, f"run{place}", inline=True) for place, each in enumerate(given))
+    built, own = (quick_run(each, f"run{place}", inline=True) for place, each in enumerate(given))
     for name in ("fedavg", "radfed"):
         one, other = (load_file(run.folder / name / "model.safetensors") for run in (built, own))
         for key in one:
             np.testing.assert_allclose(one[key], other[key], rtol=2e-5, atol=1e-6)
 
 
-def test_personal_tensors_and_numbers_of_an_own_update(table: Path) -> None:
+def test_personal_tensors_and_numbers_of_an_own_update(table: Path, two_actors: raysim.Actors) -> None:
     given = experiment(table, ["a", "b"], local={"loss": "mse", "update": "own_training:Counting"}, rounds=3)
     given["algorithm"] = {"name": "own_training:weighted", "fraction": 0.5, "server": {"rule": "own_training:Halve"}}
-    runs = [raysim.run(given, name, **fleet) for name, fleet in (("one", {"inline": True}), ("two", {"actors": 2}))]
+    runs = [
+        quick_run(given, name, **fleet) for name, fleet in (("one", {"inline": True}), ("two", {"fleet": two_actors}))
+    ]
     first, second = (run.folder / "weighted" for run in runs)
     for name in ("model.safetensors", "personal.safetensors"):
         assert (first / name).read_bytes() == (second / name).read_bytes()
@@ -429,14 +432,14 @@ def test_reports_show_metrics_of_numbers_and_own_ones(table: Path) -> None:
 
 
 def test_an_own_update_leaves_no_trace_on_the_next(table: Path) -> None:
-    raysim.run(experiment(table, "a", local={"loss": "mse", "update": "own_training:Freezing"}), "run", inline=True)
+    quick_run(experiment(table, "a", local={"loss": "mse", "update": "own_training:Freezing"}), "run", inline=True)
 
 
 @pytest.mark.parametrize("execution", ["sequential", "vectorised"])
 def test_a_scale_without_a_dimension_has_its_own_state(table: Path, execution: str) -> None:
     local = {"loss": "mse", "lr": 0.1, "optimizer": "adamw", "epochs": 2, "execution": execution}
     given = experiment(table, ["a", "b"], local=local, model={"name": "own_training:Scaled"}, rounds=10)
-    assert raysim.run(given, "run", inline=True).results[0].metrics["test_r2"] > 0.9
+    assert quick_run(given, "run", inline=True).results[0].metrics["test_r2"] > 0.9
 
 
 def test_an_own_loss_of_sequences_is_a_mean_over_samples_in_evaluation(here: Path) -> None:
@@ -452,8 +455,8 @@ def test_an_own_loss_of_sequences_is_a_mean_over_samples_in_evaluation(here: Pat
         "local": {"loss": "own_training:positions"},
         "evaluate": {"metrics": ["loss"]},
     }
-    own = raysim.run(given, "own", inline=True).results[0].metrics
-    built = raysim.run({**given, "local": {}}, "built", inline=True).results[0].metrics
+    own = quick_run(given, "own", inline=True).results[0].metrics
+    built = quick_run({**given, "local": {}}, "built", inline=True).results[0].metrics
     assert own["test_loss"] == pytest.approx(built["test_loss"], rel=1e-5)
 
 

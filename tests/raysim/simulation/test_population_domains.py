@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-import raysim
 from partitioning import Population
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.simulation.population import population_of
+from tests.kit.runs import quick_run
 
 DOMAINS = {"scheme": "domains", "domain": "domain"}
 
@@ -109,7 +109,7 @@ def test_folders_of_domains_are_trained_on(tmp_path: Path) -> None:
         "local": {"epochs": 1, "batch_size": 6, "lr": 0.1},
         "evaluate": {"on": ["domains"], "metrics": ["accuracy"]},
     }
-    done = raysim.run(experiment, tmp_path / "run", inline=True)
+    done = quick_run(experiment, tmp_path / "run", inline=True)
     manifest = Population.open(tmp_path / "run" / "population").manifest
     assert list(manifest.classes) == ["left", "right"]
     metrics = done.results[0].metrics

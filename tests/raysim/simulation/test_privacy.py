@@ -11,12 +11,11 @@ from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.read import read
 from raysim.measures.accounting import Accountant
-from tests.raysim.simulation.test_api import metrics
-from tests.raysim.store.test_resume import BASE
+from tests.kit.runs import SMALL, metrics
 
 KEYS = {"sampling": "poisson", "fraction": 0.5, "weighting": "equal"}
 PRIVATE: dict[str, Any] = {
-    **BASE,
+    **SMALL,
     "model": {"name": "logistic"},
     "evaluate": {"every": 1},
     "privacy": {"noise": 1.5, "clip": 0.5, "delta": 1e-3, "accountant": "rdp"},

@@ -13,14 +13,14 @@ from algorithms import Attack, GeometricMedian, Krum, Local, Median, Robust, Sam
 from algorithms.options import gathered
 from raysim.common.errors import InputError
 from raysim.data.sources import load
-from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.watching.progress import Watcher
-from tests.raysim.store.test_resume import BASE
+from tests.kit.ray import SharedRay
+from tests.kit.runs import SMALL, quick_run
 
 ATTACKED: dict[str, Any] = {
-    **BASE,
+    **SMALL,
     "partition": {"scheme": "iid", "clients": 10, "local_test": 0.2},
     "attack": {"share": 0.4, "kind": "little-is-enough"},
     "algorithm": [
@@ -33,7 +33,7 @@ ATTACKED: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("robust") / "run"
-    raysim.run(ATTACKED, folder, inline=True)
+    quick_run(ATTACKED, folder, inline=True)
     return folder
 
 
@@ -51,15 +51,15 @@ def test_attackers_are_named_and_left_out_of_the_evaluation(whole: Path) -> None
 
 def test_without_an_attack_there_is_no_column(tmp_path: Path) -> None:
     plain = {key: value for key, value in ATTACKED.items() if key != "attack"}
-    raysim.run({**plain, "rounds": 1, "algorithm": {"name": "fedavg"}}, tmp_path / "run", inline=True)
+    quick_run({**plain, "rounds": 1, "algorithm": {"name": "fedavg"}}, tmp_path / "run", inline=True)
     assert "attacker" not in pq.read_schema(tmp_path / "run" / "fedavg" / "updates.parquet").names
 
 
 def test_a_label_flip_changes_what_is_learnt(tmp_path: Path) -> None:
-    config = {**BASE, "algorithm": {"name": "fedavg"}, "rounds": 8, "local": {"batch_size": 10, "lr": 0.2}}
+    config = {**SMALL, "algorithm": {"name": "fedavg"}, "rounds": 8, "local": {"batch_size": 10, "lr": 0.2}}
     kinds = {"honest": {}, "flipped": {"attack": {"share": 1.0, "kind": "label-flip"}}}
     on = {"evaluate": {"on": ["test"], "metrics": ["accuracy"]}}
-    found = {key: raysim.run({**config, **each, **on}, tmp_path / key, inline=True) for key, each in kinds.items()}
+    found = {key: quick_run({**config, **each, **on}, tmp_path / key, inline=True) for key, each in kinds.items()}
     values = {key: run.results[0].metrics["test_accuracy"] for key, run in found.items()}
     # All clients learn 9 - y, and 9 - y is never y.
     assert values["flipped"] < 0.2 < 0.5 < values["honest"]
@@ -81,15 +81,15 @@ def test_labels_that_are_no_classes_cannot_be_flipped(tmp_path: Path) -> None:
         raysim.run(config, tmp_path / "run", inline=True)
 
 
-def test_the_bytes_are_those_of_one_and_two_actors_and_the_driver_holds_one_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_bytes_are_those_of_two_actors_and_the_driver_holds_one_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_ray: SharedRay
 ) -> None:
     monkeypatch.setattr(gathered, "MOST", 2**16)
     monkeypatch.setattr(gathered, "LEAST", 2**15)
     partitioning.make(load("digits").train, tmp_path / "population", scheme="iid", clients=12)
     sample, local = Sample(cohort=8), Local(lr=0.1, batch_size=16)
     found: dict[str, set[bytes]] = {}
-    for place in (InlineWorkplace(), ClientActors(1), ClientActors(2)):
+    for place in (InlineWorkplace(), shared_ray.place(2)):
         with place:
             for rule in (Median(), Krum(2), GeometricMedian()):
                 algorithm = fedavg(sample, local).having(Robust(rule), Attack(0.3, "inner-product"))
@@ -117,6 +117,6 @@ def test_a_trimmed_mean_that_trims_nobody_is_told(trim: float, expected: int, tm
             told.append(text)
 
     algorithm = {"name": "fedavg", "cohort": 5, "server": {"aggregate": "trimmed-mean", "trim": trim}}
-    raysim.run({**BASE, "rounds": 1, "algorithm": algorithm}, tmp_path / "run", inline=True, watcher=Telling())
+    quick_run({**SMALL, "rounds": 1, "algorithm": algorithm}, tmp_path / "run", inline=True, watcher=Telling())
     found = [text for text in told if "trims none" in text]
     assert len(found) == expected and all("server.trim = 0.1 of 5 models" in text for text in found)

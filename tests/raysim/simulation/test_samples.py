@@ -18,6 +18,7 @@ from raysim.config.experiment import Experiment
 from raysim.data.augment import AugmentationChain, Crop, Flip
 from raysim.simulation.population import population_of
 from raysim.simulation.samples import prepare_samples
+from tests.kit.runs import quick_run
 
 DATA = {"dataset": "digits", "test": 0.1}
 AUGMENTED = {**DATA, "standardise": "global", "augment": ["crop", "flip", "colour-jitter"], "crop_padding": 1}
@@ -42,7 +43,7 @@ def model(folder: Path, name: str = "fedavg") -> bytes:
 
 
 def test_the_resolved_experiment_says_how_samples_are_augmented(tmp_path: Path) -> None:
-    raysim.run(experiment(AUGMENTED, rounds=1), tmp_path / "run", inline=True)
+    quick_run(experiment(AUGMENTED, rounds=1), tmp_path / "run", inline=True)
     resolved = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
     assert resolved["data"]["augment"] == ["crop", "flip", "colour-jitter"] and resolved["data"]["hue"] == 0.05
     assert Experiment.of(resolved).to_toml() == resolved
@@ -51,15 +52,17 @@ def test_the_resolved_experiment_says_how_samples_are_augmented(tmp_path: Path) 
 def test_every_execution_trains_on_the_same_augmented_images(tmp_path: Path) -> None:
     ways = ("sequential", "vectorised", "fused")
     tables = [{"name": "fedavg", "local": {"execution": way, "precision": "fp64"}} for way in ways]
-    raysim.run(experiment(AUGMENTED, algorithm=tables), tmp_path / "run", inline=True)
+    quick_run(experiment(AUGMENTED, algorithm=tables, rounds=1), tmp_path / "run", inline=True)
     one, *others = (
         load_file(tmp_path / "run" / name / "model.safetensors") for name in ("fedavg", "fedavg-2", "fedavg-3")
     )
     for other in others:
         for name, values in one.items():
             np.testing.assert_allclose(other[name], values, rtol=0, atol=1e-9)
-    raysim.run(
-        experiment({**AUGMENTED, "augment": [], "crop_padding": 2}, algorithm=tables[0]), tmp_path / "b", inline=True
+    quick_run(
+        experiment({**AUGMENTED, "augment": [], "crop_padding": 2}, algorithm=tables[0], rounds=1),
+        tmp_path / "b",
+        inline=True,
     )
     plain = load_file(tmp_path / "b" / "fedavg" / "model.safetensors")
     assert max(np.abs(plain[name] - one[name]).max() for name in one) > 1e-3
@@ -71,7 +74,7 @@ def test_a_made_population_stays_and_is_prepared_as_asked(tmp_path: Path, monkey
     keys = {"image_size": 6, "channels": 3, "standardise": "global", "augment": ["crop", "flip"]}
     file = experiment({"population": str(made.path), **keys})
     del file["partition"]
-    raysim.run(file, tmp_path / "run", inline=True)
+    quick_run(file, tmp_path / "run", inline=True)
     weights = load_file(tmp_path / "run" / "fedavg" / "model.safetensors")
     assert {3 * 6 * 6} == {value.shape[1] for value in weights.values() if value.shape[:1] == (12,) and value.ndim == 2}
     found = prepare_samples(made, Experiment.of(file).data)

@@ -16,6 +16,7 @@ import raysim
 from partitioning import Population
 from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError
+from tests.kit.runs import quick_run
 
 CITIES = ("aachen", "bochum", "bremen")
 
@@ -66,12 +67,12 @@ def experiment(root: Path, **more: Any) -> dict[str, Any]:
 
 
 def test_deeplab_trains_to_the_same_bytes_inline_and_on_two_actors(
-    cityscapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cityscapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_actors: raysim.Actors
 ) -> None:
     monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
     runs = [
-        raysim.run(experiment(cityscapes), tmp_path / "inline", inline=True),
-        raysim.run(experiment(cityscapes), tmp_path / "two", actors=2),
+        quick_run(experiment(cityscapes), tmp_path / "inline", inline=True),
+        quick_run(experiment(cityscapes), tmp_path / "two", fleet=two_actors),
     ]
     one, two = (run.folder / "fedavg" / "model.safetensors" for run in runs)
     assert one.read_bytes() == two.read_bytes()
@@ -118,7 +119,7 @@ def pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def test_metrics_by_hand(pixels: dict[str, Any], tmp_path: Path) -> None:
     """Of the test set's six pixels with a class four are right; IoU: 2 of 3, 1 of 3 and 1 of 2."""
-    run = raysim.run(pixels, tmp_path / "run", inline=True)
+    run = quick_run(pixels, tmp_path / "run", inline=True)
     right, wrong = np.log(1 + 2 * np.exp(-2)), np.log(np.exp(2) + 2)
     wanted = {
         "test_miou": (2 / 3 + 1 / 3 + 1 / 2) / 3,

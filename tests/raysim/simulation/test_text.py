@@ -11,7 +11,8 @@ from safetensors.numpy import load_file
 
 import raysim
 from raysim.common.errors import InputError
-from tests.raysim.data.tokenizers import write_tokenizer
+from tests.kit.runs import quick_resume, quick_run
+from tests.kit.tokenizers import write_tokenizer
 
 SPEECHES = "\n\n".join(
     f"{who}:\n{' '.join(['to be or not to be'] * (3 + turn))}" for turn in range(4) for who in ("A", "B", "C")
@@ -43,7 +44,7 @@ def weights(folder: Path) -> dict[str, np.ndarray]:
 
 
 def test_a_language_model_learns_the_plays_by_role(plays: dict[str, Any], tmp_path: Path) -> None:
-    run = raysim.run(
+    run = quick_run(
         {**plays, "rounds": 10, "evaluate": {**plays["evaluate"], "every": 1}}, tmp_path / "run", inline=True
     )
     perplexity = run.metrics()["local_perplexity"]
@@ -54,18 +55,20 @@ def test_a_language_model_learns_the_plays_by_role(plays: dict[str, Any], tmp_pa
 
 
 @pytest.mark.parametrize("train", ["all", "lora"])
-def test_the_same_bytes_inline_and_on_two_actors(plays: dict[str, Any], train: str, tmp_path: Path) -> None:
+def test_the_same_bytes_inline_and_on_two_actors(
+    plays: dict[str, Any], train: str, tmp_path: Path, two_actors: raysim.Actors
+) -> None:
     plays = {**plays, "model": {**plays["model"], "train": train}}
-    raysim.run(plays, tmp_path / "inline", inline=True)
-    raysim.run(plays, tmp_path / "actors", actors=2)
+    quick_run(plays, tmp_path / "inline", inline=True)
+    quick_run(plays, tmp_path / "actors", fleet=two_actors)
     names = [folder / "fedavg" / "model.safetensors" for folder in (tmp_path / "inline", tmp_path / "actors")]
     assert names[0].read_bytes() == names[1].read_bytes()
 
 
 def test_only_what_trains_is_sent(plays: dict[str, Any], tmp_path: Path) -> None:
     plays = {**plays, "rounds": 1, "model": {**plays["model"], "train": "lora", "lora_rank": 2}}
-    raysim.run({**plays, "rounds": 0}, tmp_path / "before", inline=True)
-    raysim.run(plays, tmp_path / "after", inline=True)
+    quick_run({**plays, "rounds": 0}, tmp_path / "before", inline=True)
+    quick_run(plays, tmp_path / "after", inline=True)
     before, after = weights(tmp_path / "before"), weights(tmp_path / "after")
     changed = {name for name in after if not np.array_equal(before[name], after[name])}
     adapters = {name for name in after if ".lora_" in name}
@@ -79,7 +82,7 @@ def test_a_classifier_of_a_frame_with_a_tokenizer_of_ones_own(tmp_path: Path) ->
     folder, words = write_tokenizer(tmp_path / "tokenizer"), np.array(["to be", "or not", "not to be", "or"])
     labels = np.random.default_rng(0).integers(0, 2, 200)
     frame = pd.DataFrame({"text": words[labels * 2 + np.arange(200) % 2], "label": labels, "where": np.arange(200) % 4})
-    run = raysim.run(
+    run = quick_run(
         {
             "rounds": 8,
             "data": {"dataset": frame, "text": {"tokenizer": str(folder), "length": 4}, "test": 0.2},
@@ -111,7 +114,7 @@ def test_a_data_set_in_the_hubs_layout(plays: dict[str, Any], tmp_path: Path) ->
     folder = tmp_path / "hub" / "data"
     folder.mkdir(parents=True)
     datasets.Dataset.from_dict(rows, features=features).to_parquet(str(folder / "train-00000-of-00001.parquet"))
-    run = raysim.run(
+    run = quick_run(
         {
             **plays,
             "data": {"dataset": f"hf:{tmp_path}/hub", "text": {"length": 8}, "test": 0.2},
@@ -133,10 +136,10 @@ def test_a_run_goes_on_after_its_tokenizer_is_gone(plays: dict[str, Any], tmp_pa
     write_tokenizer(tmp_path / "tokenizer")
     text = {"tokenizer": str(tmp_path / "tokenizer"), "length": 16, "predict": "next-token"}
     plays = {**plays, "data": {**plays["data"], "text": text}}
-    raysim.run(plays, tmp_path / "run", inline=True)
+    quick_run(plays, tmp_path / "run", inline=True)
     for path in (tmp_path / "tokenizer").iterdir():
         path.unlink()
-    assert raysim.resume(tmp_path / "run", inline=True).folder == tmp_path / "run"
+    assert quick_resume(tmp_path / "run", inline=True).folder == tmp_path / "run"
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 
-import raysim
-from tests.raysim.simulation.test_api import metrics
-from tests.raysim.store.test_resume import BASE
+from tests.kit.runs import SMALL, metrics, quick_run
 
 QUANTISE = {"name": "quantise", "levels": 16}
 
 COMPRESSED: dict[str, Any] = {
-    **BASE,
+    **SMALL,
     "uplink": {"chain": [{"name": "top-k", "share": 0.05}, {"name": "quantise", "levels": 64}], "feedback": True},
     "algorithm": [
         {"name": "fedavg", "cohort": 3},
@@ -26,7 +24,7 @@ COMPRESSED: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def inline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("uplink") / "inline"
-    raysim.run(COMPRESSED, folder, inline=True)
+    quick_run(COMPRESSED, folder, inline=True)
     return folder
 
 

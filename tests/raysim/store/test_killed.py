@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-import raysim
-from tests.raysim.store.test_resume import ALL, BASE, Breaks, assert_same
+from tests.kit.runs import ALL, SMALL, Breaks, assert_same, quick_resume, quick_run
 
 TOP_K = [{"name": "top-k", "share": 0.05}]
 POISSON = {"sampling": "poisson", "fraction": 0.5, "weighting": "equal"}
@@ -26,7 +25,7 @@ KILLED: dict[str, dict[str, Any]] = {
     "median": {"attack": {"share": 0.4}, "algorithm": {"name": "fedavg", "server": {"aggregate": "median"}}},
 }
 
-EXPERIMENT: dict[str, Any] = {**BASE, "rounds": 300, "evaluate": {"every": 100, "metrics": ["accuracy"]}}
+EXPERIMENT: dict[str, Any] = {**SMALL, "rounds": 300, "evaluate": {"every": 100, "metrics": ["accuracy"]}}
 
 BEFORE = 2
 """Rounds that a checkpoint holds before the process is killed."""
@@ -37,7 +36,7 @@ BEFORE = 2
 def test_a_run_that_is_killed_ends_with_the_same_bytes(case: str, tmp_path: Path) -> None:
     config = {**EXPERIMENT, **KILLED[case]}
     name = config["algorithm"]["name"]
-    raysim.run(config, tmp_path / "whole", inline=True)
+    quick_run(config, tmp_path / "whole", inline=True)
     killed = tmp_path / "killed"
     (tmp_path / "killed.toml").write_text(tomli_w.dumps(config))
     arguments = ["run", str(tmp_path / "killed.toml"), "--inline", "--out", str(killed)]
@@ -49,7 +48,7 @@ def test_a_run_that_is_killed_ends_with_the_same_bytes(case: str, tmp_path: Path
     done = newest(killed / name / "checkpoint")
     assert BEFORE <= done < EXPERIMENT["rounds"] and not (killed / name / "summary.json").exists()
     watcher = Breaks(0)
-    raysim.resume(killed, inline=True, watcher=watcher)
+    quick_resume(killed, inline=True, watcher=watcher)
     assert f"{name}: continues after round {done}" in watcher.notices
     assert_same(tmp_path / "whole", killed, name)
 

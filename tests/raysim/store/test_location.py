@@ -1,9 +1,7 @@
 """Runs whose folder is at a URI: worked on here, stored there, continued from there."""
 
 import shutil
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,25 +11,9 @@ from partitioning.store.remote import RemoteFolder
 from raysim.cli.commands import cli
 from raysim.common.errors import InputError, StoppedError
 from raysim.report.page import write_report
-from raysim.simulation.stop import Stop
 from raysim.store.mirror import mirror_to
-from raysim.watching.progress import Watcher
-
-EXPERIMENT: dict[str, Any] = {
-    "rounds": 6,
-    "data": {"dataset": "digits"},
-    "partition": {"scheme": "iid", "clients": 6, "test_clients": 2},
-    "model": {"name": "mlp", "hidden": [6], "norm": "batch"},
-    "algorithm": {"name": "fedbn", "cohort": 3},
-    "local": {"lr": 0.1, "batch_size": 32},
-    "evaluate": {"every": 2},
-}
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+from tests.kit.locations import EXPERIMENT, Ends, assert_same, names
+from tests.kit.runs import quick_run
 
 
 @pytest.fixture
@@ -44,37 +26,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return raysim.run(EXPERIMENT, tmp_path_factory.mktemp("whole") / "run", inline=True).folder
 
 
-class Ends(Watcher):
-    """Asks for a stop after a round, or raises an error; keeps what the store held after each round."""
-
-    def __init__(self, far: Path, after: int, error: type[Exception] | None = None) -> None:
-        self.stop, self._far, self._after, self._error = Stop(), far, after, error
-        self.notices: list[str] = []
-        self.copies: list[Path] = []
-
-    def notice(self, text: str) -> None:
-        self.notices.append(text)
-
-    def round(self, number: int, metrics: dict[str, float]) -> None:
-        copy = self._far.with_name(f"after-{number}")
-        with suppress(FileNotFoundError, shutil.Error):  # a file may go meanwhile
-            shutil.copytree(self._far, copy)
-        self.copies.append(copy)
-        if number == self._after:
-            if self._error is not None:
-                raise self._error
-            self.stop.asked = True
-
-
-def names(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-
-
-def assert_same(folder: Path, whole: Path) -> None:
-    assert names(folder) == names(whole)
-    for name in ("model", "personal"):
-        file = f"fedbn/{name}.safetensors"
-        assert (folder / file).read_bytes() == (whole / file).read_bytes()
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 def test_a_run_leaves_at_its_uri_what_it_leaves_in_a_folder(far: Path, whole: Path) -> None:
@@ -102,7 +57,7 @@ def test_a_run_goes_on_from_its_uri(far: Path, whole: Path, cache: Path, error: 
 
 def test_what_is_there_at_any_moment_can_be_gone_on_with(far: Path, whole: Path, cache: Path) -> None:
     watcher = Ends(far, 99)
-    raysim.run(EXPERIMENT, far.as_uri(), inline=True, watcher=watcher)
+    quick_run(EXPERIMENT, far.as_uri(), inline=True, watcher=watcher)
     begun = [copy for copy in watcher.copies if list(copy.glob("fedbn/checkpoint/*"))]
     assert begun
     shutil.rmtree(cache)
@@ -138,7 +93,7 @@ def test_a_store_that_does_not_answer_for_a_while(far: Path) -> None:
                 far.unlink()
 
     watcher = Breaks(far, 99)
-    raysim.run({**EXPERIMENT, "rounds": 60}, far.as_uri(), inline=True, watcher=watcher)
+    quick_run({**EXPERIMENT, "rounds": 60}, far.as_uri(), inline=True, watcher=watcher)
     assert any("tries again after the next checkpoint" in text for text in watcher.notices)
 
 

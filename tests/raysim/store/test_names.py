@@ -14,6 +14,7 @@ from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.store.names import ALGORITHM_FILES, RUN_NAMES, check_names
 from raysim.watching.progress import Watcher
+from tests.kit.runs import quick_resume
 
 DIGITS: dict[str, Any] = {
     "rounds": 1,
@@ -114,7 +115,7 @@ def test_stray_files_survive(seed: int, tmp_path: Path) -> None:
         path.write_text("mine")
     for path in run.glob("fedbn/checkpoint/*.safetensors"):
         path.write_bytes(b"")  # so that it begins anew
-    raysim.resume(run, inline=True)
+    quick_resume(run, inline=True)
     assert [path.read_text() for path in strays] == ["mine"] * len(strays)
     made = {path for pattern in ALGORITHM_FILES for path in (run / "fedbn").glob(pattern)}
     assert {path.name for path in made} >= {"model.safetensors", "summary.json", "checkpoint", "personal"}

@@ -14,7 +14,8 @@ from partitioning.store.remote import RemoteFolder
 from raysim.common.errors import InputError, StoppedError
 from raysim.data.sources import load
 from raysim.report.page import write_report
-from tests.raysim.store.test_location import EXPERIMENT, Ends, assert_same
+from tests.kit.locations import EXPERIMENT, Ends, assert_same
+from tests.kit.runs import quick_resume, quick_run
 
 pytestmark = pytest.mark.slow
 
@@ -49,14 +50,14 @@ def test_a_run_of_a_population_in_a_bucket_is_stopped_and_goes_on_there(
     for path in made.path.iterdir():
         RemoteFolder.of(far).store(path, path.name)
     config = {key: value for key, value in EXPERIMENT.items() if key != "partition"} | {"data": {"population": far}}
-    whole = raysim.run(config, tmp_path / "whole", inline=True).folder
+    whole = quick_run(config, tmp_path / "whole", inline=True).folder
     watcher = Ends(tmp_path / "nothing", 3)
     with pytest.raises(
         StoppedError, match=r"stopped after round 4; .*; continue with: raysim\.resume\(\"s3://raysim/runs/one\?"
     ):
-        raysim.run(config, home, inline=True, watcher=watcher, stop=watcher.stop)
+        quick_run(config, home, inline=True, watcher=watcher, stop=watcher.stop)
     shutil.rmtree(cache)
-    done = raysim.resume(home, inline=True)
+    done = quick_resume(home, inline=True)
     assert_same(done.folder, whole)
     names = {str(path.relative_to(whole)) for path in whole.rglob("*") if path.is_file()}
     assert set(RemoteFolder.of(home).files()) == names

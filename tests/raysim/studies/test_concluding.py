@@ -15,9 +15,8 @@ from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import InputError
 from raysim.studies.concluding import conclude
-from tests.raysim.report.test_page import Outline
-
-from .studies import point, trial, trials, write_study
+from tests.kit.outline import Outline
+from tests.kit.studies import point, trial, trials, write_study
 
 EXPERIMENT: dict[str, Any] = {
     "rounds": 4,

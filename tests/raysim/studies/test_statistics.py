@@ -8,8 +8,7 @@ import pytest
 
 from raysim.studies.read import read_findings
 from raysim.studies.statistics import Difference, ResultRow, averages, holm, rows_of, signed_rank
-
-from .studies import trial, trials, write_study
+from tests.kit.studies import trial, trials, write_study
 
 # Darwin's fifteen pairs of maize, crossed less self-fertilised, in eighths of an inch: rank sums of 96 and 24.
 MAIZE = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]

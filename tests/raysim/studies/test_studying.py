@@ -20,7 +20,9 @@ import raysim
 from raysim.common.errors import InputError, StoppedError
 from raysim.studies.course import StudyProgress
 from raysim.studies.showing import Board
-from tests.raysim.studies.conftest import SMALL
+from tests.kit.ray import SharedRay
+from tests.kit.runs import quick_run
+from tests.kit.studies import SMALL
 
 
 class Notes(Board):
@@ -41,7 +43,8 @@ class Notes(Board):
 
 
 @pytest.fixture(scope="module")
-def on_ray(tmp_path_factory: pytest.TempPathFactory) -> StudyProgress:
+def on_ray(tmp_path_factory: pytest.TempPathFactory, shared_ray: SharedRay) -> StudyProgress:
+    shared_ray.start()
     return raysim.study(deepcopy(SMALL), tmp_path_factory.mktemp("study") / "ray", actors=2)
 
 
@@ -87,7 +90,7 @@ def test_each_winner_runs_on_all_folds_and_seeds(on_ray: StudyProgress) -> None:
 def test_a_trial_is_a_run_of_its_own(on_ray: StudyProgress, tmp_path: Path) -> None:
     row = on_ray.trials.to_pylist()[-1]
     trial = on_ray.folder / "trials" / row["trial"]
-    again = raysim.run(trial / "config.toml", tmp_path / "again", inline=True)
+    again = quick_run(trial / "config.toml", tmp_path / "again", inline=True)
     assert again.results[0].metrics["held_out_accuracy"] == row["held_out_accuracy"]
     for name in ("model.safetensors", "metrics.parquet"):
         assert (trial / row["algorithm"] / name).is_file()

@@ -19,8 +19,7 @@ from raysim.studies.read import Findings, read_findings
 from raysim.studies.statistics import rows_of
 from raysim.studies.tables import details, differences, markdown_table, progress_table
 from raysim.studies.words import MetricColumn, caption, notes, percent
-
-from .studies import SCHEMA, point, trial, trials, write_study
+from tests.kit.studies import SCHEMA, point, trial, trials, write_study
 
 BASE, AHEAD = [0.5, 0.6, 0.7, 0.8, 0.7, 0.6], [0.51, 0.62, 0.73, 0.84, 0.75, 0.66]
 

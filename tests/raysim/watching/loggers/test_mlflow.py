@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from algorithms.training.forked import drawn
-from tests.raysim.watching.loggers.runs import NAMES, rows, watched
+from tests.kit.logged import NAMES, rows, watched
 
 for package in ("mlflow", "sqlalchemy", "alembic"):
     pytest.importorskip(package)

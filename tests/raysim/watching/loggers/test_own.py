@@ -11,7 +11,8 @@ import raysim
 from raysim.common.errors import InputError
 from raysim.config.tables import WatchTable
 from raysim.watching.loggers.named import LOGGERS, loggers_of
-from tests.raysim.watching.loggers.runs import EXPERIMENT, Heard, same_bytes, watched
+from tests.kit.logged import EXPERIMENT, Heard, same_bytes, watched
+from tests.kit.runs import quick_run
 
 MODULE = """
 import os
@@ -101,7 +102,7 @@ def test_loggers_that_write_raise_and_hang_change_no_bytes(tmp_path: Path, monke
     monkeypatch.setattr("raysim.watching.loggers.threads.CLOSE_SECONDS", 1)
     plain, heard = watched(tmp_path / "plain").folder, Heard()
     watch = {"loggers": [f"own_loggers:{logger}" for logger in ("Writes", "Raises", "Hangs")]}
-    run = raysim.run({**EXPERIMENT, "watch": watch}, tmp_path / "run", inline=True, watcher=heard)
+    run = quick_run({**EXPERIMENT, "watch": watch}, tmp_path / "run", inline=True, watcher=heard)
     assert same_bytes(plain, run.folder)
     raises = "logger own_loggers:Raises failed (ConnectionError: the server is down); the run continues without it"
     hangs = "logger own_loggers:Hangs has not processed all rounds in 1 s: the run ends without it"
@@ -121,7 +122,7 @@ def test_what_a_logger_draws_and_sets_is_its_own(tmp_path: Path) -> None:
     own = {**EXPERIMENT, "algorithm": {"name": "fedavg"}, "local": {**EXPERIMENT["local"], "loss": "own_loggers:loss"}}
     heard, models = Heard(), []
     for name, loggers in (("plain", []), ("watched", ["own_loggers:Draws", "own_loggers:Dies"])):
-        run = raysim.run({**own, "watch": {"loggers": loggers}}, tmp_path / name, inline=True, watcher=heard)
+        run = quick_run({**own, "watch": {"loggers": loggers}}, tmp_path / name, inline=True, watcher=heard)
         models.append((run.folder / "fedavg" / "model.safetensors").read_bytes())
     assert models[0] == models[1]
     notices = [text for text in heard.notices if "is not part of raysim" not in text]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from algorithms.training.forked import drawn
-from tests.raysim.watching.loggers.runs import NAMES, rows, watched
+from tests.kit.logged import NAMES, rows, watched
 
 pytest.importorskip("tensorboard")
 

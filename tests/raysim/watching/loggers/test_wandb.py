@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from algorithms.training.forked import drawn
-from tests.raysim.watching.loggers.runs import NAMES, Heard, rows, watched
+from tests.kit.logged import NAMES, Heard, rows, watched
 
 wandb = pytest.importorskip("wandb")
 
@@ -60,7 +60,7 @@ def test_online_without_a_key_is_told_once(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     from raysim.simulation.api import run
-    from tests.raysim.watching.loggers.runs import EXPERIMENT
+    from tests.kit.logged import EXPERIMENT
 
     heard = Heard()
     watch = {"loggers": ["wandb"], "wandb_mode": "online"}

@@ -1,8 +1,0 @@
-"""`python -m tests.faults.populations FIRST STOP`: damage drawn by these seeds."""
-
-import sys
-
-from tests.faults.populations.harness import main
-
-if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))

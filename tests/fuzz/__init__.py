@@ -1,0 +1,1 @@
+"""Fuzzers: faults at drawn moments, and input that nobody should write; see README.md."""

@@ -1,0 +1,148 @@
+"""A few newly drawn cases of each fuzzer in every run of the tests; a failure names the command that repeats its case.
+
+Set RAYSIM_FUZZ_SEED to draw the cases of an earlier run.
+"""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, islice
+from pathlib import Path
+
+import pytest
+
+from partitioning import InputError
+from tests.fuzz import devices
+from tests.fuzz.disturbed.cases import Case
+from tests.fuzz.disturbed.cases import survive as survive_disturbance
+from tests.fuzz.files.harness import survive as survive_file
+from tests.fuzz.inputs.refusals import Workplace as Inputs
+from tests.fuzz.populations.harness import Workplace as Populations
+from tests.fuzz.populations.harness import check as check_population
+from tests.fuzz.populations.sound import EXPERIMENT
+from tests.fuzz.stored import Stores
+from tests.fuzz.text import cluster, names
+from tests.kit.runs import quick_run
+
+SEED = int(os.environ.get("RAYSIM_FUZZ_SEED") or random.SystemRandom().randrange(2**20))
+"""First of the seeds that follow one another in each test."""
+
+# Ray's client passes it to aiohttp.
+SSL = pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning")
+
+
+def hold(name: str, cases: int, wrong: Callable[[int], object], options: str = "{seed} {stop}") -> None:
+    """Assert that the drawn cases of a fuzzer hold.
+
+    Args:
+        name: name of the fuzzer.
+        cases: number of cases.
+        wrong: whatever is wrong with the case of a seed.
+        options: arguments of the fuzzer that repeat a case.
+    """
+    for seed in range(SEED, SEED + cases):
+        found = wrong(seed)
+        assert not found, f"{found}; uv run python -m tests.fuzz {name} {options.format(seed=seed, stop=seed + 1)}"
+
+
+FIRST = "--first {seed} --count 1"
+
+
+def test_tables_of_devices() -> None:
+    hold("devices", 50, lambda seed: devices.check(seed)[1])
+
+
+def test_stored_files(tmp_path: Path) -> None:
+    stores = Stores(tmp_path, ("fedbn",))
+    hold("stored", 2, lambda seed: stores.stopped(seed).wrong or stores.going_on(seed).wrong)
+
+
+@pytest.fixture(scope="module")
+def populations(tmp_path_factory: pytest.TempPathFactory) -> Populations:
+    return Populations.at(tmp_path_factory.mktemp("populations"))
+
+
+def test_populations(populations: Populations) -> None:
+    def wrong(seed: int) -> str:
+        check_population(seed, populations)  # raises an error of its own
+        return ""
+
+    hold("populations", 12, wrong)
+
+
+def test_a_cache_that_is_damaged_says_that_it_can_go(
+    populations: Populations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound = next(sound for sound in populations.sounds if sound.name == "images")
+    config = {**EXPERIMENT, "data": {"population": str(sound.folder)}}
+    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(populations.root / "cache", tmp_path / "cache")
+    (decoded,) = (tmp_path / "cache" / "decoded").iterdir()
+    (decoded / "clients.parquet").unlink()
+    with pytest.raises(InputError, match=f"or remove {decoded} to decode its images again"):
+        quick_run(config, tmp_path / "run", inline=True)
+    shutil.rmtree(decoded)
+    quick_run(config, tmp_path / "run", inline=True)
+
+
+def test_data_files(tmp_path: Path) -> None:
+    def wrong(seed: int) -> str:
+        (tmp_path / f"{seed}").mkdir()
+        return survive_file(seed, tmp_path / f"{seed}").wrong
+
+    hold("files", 1, wrong, FIRST)
+
+
+@pytest.fixture
+def inputs() -> Iterator[Inputs]:
+    place = Inputs()
+    yield place
+    place.close()
+
+
+def test_commands(inputs: Inputs) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = dict(enumerate(pool.map(inputs.case, range(SEED, SEED + 16)), SEED))
+    hold("inputs", 16, lambda seed: outcomes[seed].wrong, FIRST)
+
+
+@pytest.mark.parametrize(("room", "cases"), [("run", 1), ("population", 1), ("refusal", 5)])
+def test_names(room: str, cases: int) -> None:
+    hold("names", cases, lambda seed: names.check(seed, room)[1], f"{{seed}} {{stop}} {room}")
+
+
+@SSL
+def test_job_servers() -> None:
+    hold("jobs", 3, lambda seed: cluster.check(seed)[1])
+
+
+@SSL
+def test_a_link_in_place_of_the_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / cluster.JOB).symlink_to(tmp_path / "elsewhere")
+    monkeypatch.chdir(tmp_path)
+    with cluster.serving(cluster.Hostile(2, tmp_path)) as address:
+        status, shown = cluster.followed(address)
+    assert status == 2 and not (tmp_path / "elsewhere").exists(), shown
+
+
+def test_disturbed_runs(tmp_path: Path) -> None:
+    """Inline alone, because a Ray of several nodes takes longer to start than all other cases."""
+    drawn = (case for case in map(Case, count(SEED)) if not case.on_grid and not case.on_own_ray)
+    (case,) = islice(drawn, 1)
+    outcome = survive_disturbance(case, tmp_path, None)
+    again = f"uv run python -m tests.fuzz disturbed --first {case.seed} --count 1"
+    assert outcome.injured and not outcome.wrong, f"{case}: {outcome}; {again}"
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc, which builds the library that strikes")
+def test_writes() -> None:
+    options = ["--only", "population", "--first", f"{SEED}", "--count", "4"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz", "writes", *options], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{' '.join(options)}: {done.stdout}\n{done.stderr}"

@@ -1,0 +1,92 @@
+"""The Ray that all tests of a process share, and a Ray of several nodes on this machine."""
+
+import gc
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import ray
+from ray.cluster_utils import Cluster
+
+import raysim
+from raysim.config.tables import FleetTable
+from raysim.fleet.calls import START_SECONDS, fetch_results
+from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.ray_runtime import running
+
+CPUS = 8
+"""Logical CPUs of the shared Ray: enough for its actors, and for those of a test that starts its own."""
+
+NOTICED = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+"""Settings with which a dead node is noticed after 3 seconds instead of 15."""
+
+
+class SharedRay:
+    """One Ray of this process and its client actors, started when a test asks for them.
+
+    `raysim.run` and `ClientActors` find this Ray too, because a process has only one.
+    """
+
+    def __init__(self) -> None:
+        self._ends = ExitStack()
+        self._actors: dict[int, raysim.Actors] = {}
+
+    def start(self) -> None:
+        """Start Ray unless it runs."""
+        if not ray.is_initialized():
+            self.end()
+            self._ends.enter_context(running(CPUS, None))
+
+    def actors(self, number: int) -> raysim.Actors:
+        """Return client actors that have started, so that the driver trains nothing itself."""
+        self.start()
+        if number not in self._actors:
+            actors = self._ends.enter_context(raysim.Actors(number))
+            place = actors.place(FleetTable())
+            place.pool.start()
+            fetch_results([handle.fingerprint.remote() for handle in place.pool.handles()], START_SECONDS)
+            self._actors[number] = actors
+        return self._actors[number]
+
+    def place(self, number: int, group: int | None = None) -> ClientActors:
+        """Return such actors as a place to work, with a group of blocks per node."""
+        return self.actors(number).place(FleetTable() if group is None else FleetTable(group=group))
+
+    def end(self) -> None:
+        """End Ray, so that a test can start one of its own."""
+        self._actors.clear()
+        self._ends.close()
+
+
+@contextmanager
+def sockets_collected() -> Iterator[None]:
+    """Collect the sockets that Ray leaves open in the context, where a node is slow to start."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+        gc.collect()
+
+
+@contextmanager
+def nodes(*each: Mapping[str, Any], connected: bool = True, noticed: bool = False) -> Iterator[Cluster]:
+    """Run a head without CPUs, and nodes.
+
+    Args:
+        each: arguments of each node, as `ray.init` takes them.
+        connected: whether this process is a driver of it.
+        noticed: whether a dead node is noticed soon.
+    """
+    head = {"num_cpus": 0, "include_dashboard": False, **({"_system_config": NOTICED} if noticed else {})}
+    with sockets_collected():
+        cluster = Cluster(True, head_node_args=head)
+        for node in each:
+            cluster.add_node(**node)
+        if connected:
+            ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+    try:
+        yield cluster
+    finally:
+        if connected:
+            ray.shutdown()
+        cluster.shutdown()

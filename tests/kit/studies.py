@@ -1,0 +1,87 @@
+"""Folders of studies: of trials that ran, and of trials whose metrics the test gives."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tomli_w
+
+METRICS = ("held_out_accuracy", "validation_accuracy", "held_out_loss")
+
+SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("dataset", "algorithm", "point")),
+        *((name, pa.int64()) for name in ("seed", "fold", "validation")),
+        ("stage", pa.string()),
+        ("chosen", pa.bool_()),
+        ("status", pa.string()),
+        ("trial", pa.string()),
+        ("seconds", pa.float64()),
+        ("rounds", pa.int64()),
+        *((name, pa.float64()) for name in METRICS),
+    ]
+)
+
+
+def trial(
+    algorithm: str, seed: int = 1, fold: int | None = 0, value: float | None = None, **other: Any
+) -> dict[str, Any]:
+    """A row of `trials.parquet`: final, chosen and done, with the same accuracy everywhere."""
+    row = {
+        "dataset": "digits",
+        "algorithm": algorithm,
+        "point": "{}",
+        "seed": seed,
+        "fold": fold,
+        "validation": None if fold is None else fold + 1,
+        "stage": "final",
+        "chosen": True,
+        "status": "done",
+        "trial": f"{algorithm}-{seed}-{fold}",
+        "seconds": 1.0,
+        "rounds": 2,
+        "held_out_accuracy": value,
+        "validation_accuracy": value,
+    }
+    return row | other
+
+
+def trials(algorithm: str, values: Iterable[float | None], **other: Any) -> list[dict[str, Any]]:
+    """A row a value: seeds 1, 2, ... of fold 0."""
+    return [trial(algorithm, seed, 0, value, **other) for seed, value in enumerate(values, 1)]
+
+
+def write_study(folder: Path, rows: Sequence[Mapping[str, Any]], **study: Any) -> Path:
+    """A study's folder without the runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    defaults = {"metric": "held_out_accuracy", "select_by": "validation_accuracy", "baseline": "fedavg"}
+    names = list(dict.fromkeys(row["algorithm"] for row in rows))
+    config = {"study": {**defaults, **study}, "algorithm": [{"name": name} for name in names]}
+    (folder / "study.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
+    pq.write_table(pa.Table.from_pylist(list(rows), SCHEMA), folder / "trials.parquet")
+    return folder
+
+
+def point(**keys: Any) -> str:
+    return json.dumps(keys, sort_keys=True)
+
+
+SMALL: dict[str, Any] = {
+    "seed": 3,
+    "rounds": 2,
+    "data": {"dataset": "digits"},
+    "partition": {"scheme": "iid", "clients": 6},
+    "model": {"name": "mlp", "hidden": [4]},
+    "local": {"batch_size": 50, "lr": 0.1},
+    "algorithm": [{"name": "fedavg"}, {"name": "radfed", "aggregate_every": 2}],
+    "evaluate": {"metrics": ["accuracy", "loss"]},
+    "study": {
+        "seeds": [1, 2],
+        "folds": 3,
+        "tune": {"seeds": [1], "folds": [0, 1]},
+        "grid": {"*": {"local.lr": [0.1, 0.3]}},
+    },
+}

@@ -1,0 +1,25 @@
+"""Rays that this process starts, one after the other."""
+
+import pytest
+
+from raysim.common.errors import InputError
+from raysim.fleet.calls import fetch_results
+from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.ray_runtime import check_answers
+
+pytestmark = pytest.mark.usefixtures("own_ray")
+
+
+@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:x", "127.0.0.1:9"])
+def test_an_address_where_no_cluster_is_fails_at_once(address: str) -> None:
+    with pytest.raises(InputError, match=r"address = .*: must be HOST:PORT of a running Ray cluster"):
+        check_answers(address)
+
+
+@pytest.mark.slow
+def test_two_runs_one_after_the_other_that_are_done_before_ray_has_started() -> None:
+    for _ in range(2):
+        with ClientActors(1):
+            pass
+    with ClientActors(1) as last:
+        assert fetch_results([handle.fingerprint.remote() for handle in last.pool.handles()], 180) == [last.fingerprint]
