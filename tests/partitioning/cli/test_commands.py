@@ -50,12 +50,7 @@ def test_make_inspect_plot_verify(call, source, tmp_path):
     status, said, _ = call("inspect", out, "--json")
     facts = json.loads(said)
     assert status == 0
-    assert (facts["dataset"], facts["test_clients"], facts["min_size"], facts["seed"]) == (
-        "zoo.parquet",
-        2,
-        2,
-        3,
-    )
+    assert (facts["dataset"], facts["test_clients"], facts["min_size"], facts["seed"]) == ("zoo.parquet", 2, 2, 3)
     assert facts["global_test_samples"] == 200
     status, said, _ = call("inspect", out)
     assert status == 0

@@ -105,10 +105,7 @@ def test_changed_samples_are_not_indexed_or_counted(tmp_path, scheme, option):
         partitioning.make(table(), tmp_path / "p", scheme=scheme, clients=5, **option)
 
 
-FILES = {
-    "table.csv": "cat,ant\n1,2\n0,4\n",
-    "table.toml": "[[client]]\ncat = 1\nant = 2\n[[client]]\nant = 4\n",
-}
+FILES = {"table.csv": "cat,ant\n1,2\n0,4\n", "table.toml": "[[client]]\ncat = 1\nant = 2\n[[client]]\nant = 4\n"}
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -188,11 +188,7 @@ def nulls_inside():
         (pa.table({"label": [1, 2]}), {"test_clients": -0.1}, "test_clients is -0.1"),
         (pa.table({"label": [1, 2]}), {"local_test": 1}, "local_test is 1"),
         (pa.table({"label": [1, 2]}), {"memory": 0}, "memory is 0: give a whole number from 1 to"),
-        (
-            pa.table({"label": [1, 2]}),
-            {"test": pa.table({"label": ["a"]})},
-            "the test set of table has the col",
-        ),
+        (pa.table({"label": [1, 2]}), {"test": pa.table({"label": ["a"]})}, "the test set of table has the col"),
         (pa.table({"label": [1, 2]}), {"label_alpha": 1.0}, "does not take 'label_alpha'"),
     ],
 )

@@ -12,14 +12,7 @@ from raysim.config.data import DataTable
 from raysim.config.experiment import Experiment, TopLevelKeys
 from raysim.config.model import ModelTable
 from raysim.config.read import read
-from raysim.config.tables import (
-    CheckpointTable,
-    DevicesTable,
-    EvaluateTable,
-    FleetTable,
-    PartitionTable,
-    WatchTable,
-)
+from raysim.config.tables import CheckpointTable, DevicesTable, EvaluateTable, FleetTable, PartitionTable, WatchTable
 from raysim.reproduction.file import Reproduction
 from raysim.studies.file import Study
 

@@ -56,18 +56,7 @@ def test_digits() -> None:
     assert pixels.shape == (1797, 1, 8, 8)
     assert pixels.min() == 0
     assert pixels.max() == 1
-    assert np.bincount(source.train["label"].to_numpy()).tolist() == [
-        178,
-        182,
-        177,
-        183,
-        181,
-        182,
-        181,
-        179,
-        174,
-        180,
-    ]
+    assert np.bincount(source.train["label"].to_numpy()).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
 
 
 def test_every_data_set_has_a_line_and_a_reader() -> None:

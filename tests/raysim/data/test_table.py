@@ -43,10 +43,7 @@ REFUSED: dict[str, tuple[pa.Table, str]] = {
     ),
     "null labels": (pa.table({"x": [1.0, 2.0], "label": [0, None]}), "'label' has nulls (1 rows)"),
     "null numbers": (pa.table({"x": [1.0, None], "label": [0, 1]}), "'x' has nulls"),
-    "nan": (
-        pa.table({"x": [1.0, float("nan")], "label": [0, 1]}),
-        "'x' has values in",
-    ),
+    "nan": (pa.table({"x": [1.0, float("nan")], "label": [0, 1]}), "'x' has values in"),
     "beyond float32": (pa.table({"x": [1.0, -1e39], "label": [0, 1]}), "beyond 3.4e+38"),
     "nan in arrays": (
         pa.table({"x": pa.array([[1.0, float("inf")]], pa.list_(pa.float32(), 2)), "label": [0]}),
@@ -60,33 +57,21 @@ REFUSED: dict[str, tuple[pa.Table, str]] = {
         pa.table({"x": pa.array([[1.0, None]], pa.list_(pa.float32(), 2)), "label": [0]}),
         "'x' has nulls",
     ),
-    "null images": (
-        pa.table({"x": pa.array([{"bytes": None, "path": "1.png"}], HUB), "label": [0]}),
-        "'x' has nulls",
-    ),
+    "null images": (pa.table({"x": pa.array([{"bytes": None, "path": "1.png"}], HUB), "label": [0]}), "'x' has nulls"),
     "text": (pa.table({"x": [1.0], "name": ["a"], "label": [0]}), "'name' is string"),
-    "dictionary": (
-        pa.table({"x": pa.array(["a"]).dictionary_encode(), "label": [0]}),
-        "'x' is a dictionary of string",
-    ),
+    "dictionary": (pa.table({"x": pa.array(["a"]).dictionary_encode(), "label": [0]}), "'x' is a dictionary of string"),
     "lists that vary": (pa.table({"x": [[1.0], [1.0, 2.0]], "label": [0, 1]}), "'x' is list<"),
     "lists inside": (
         pa.table({"x": pa.array([[[1.0], [1.0, 2.0]]], pa.list_(pa.list_(pa.float32()), 2)), "label": [0]}),
         "vary",
     ),
-    "arrays of text": (
-        pa.table({"x": pa.array([["a"]], pa.list_(pa.string(), 1)), "label": [0]}),
-        "'x' is fixed_size",
-    ),
+    "arrays of text": (pa.table({"x": pa.array([["a"]], pa.list_(pa.string(), 1)), "label": [0]}), "'x' is fixed_size"),
     "times": (pa.table({"x": pa.array([0], pa.timestamp("s")), "label": [0]}), "'x' is timestamp"),
     "two arrays": (
         pa.table({"x": ALLOWED["one array"]["x"], "z": ALLOWED["one array"]["x"], "label": [0, 1]}),
         "do not go together",
     ),
-    "an array and a number": (
-        ALLOWED["one array"].append_column("id", [[1, 2]]),
-        "'id' (int64) do not go together",
-    ),
+    "an array and a number": (ALLOWED["one array"].append_column("id", [[1, 2]]), "'id' (int64) do not go together"),
     "a pandas index": (pa.table({"x": [1.0], "label": [0], "__index_level_0__": [4]}), "index=False"),
     "a name twice": (pa.table([[1.0], [2.0], [0]], names=["x", "x", "label"]), "2 columns named 'x'"),
 }

@@ -17,13 +17,7 @@ def test_layers() -> None:
     assert _layers("logistic", norm="none") == ["Flatten", "Linear"]
     assert _layers("mlp", hidden=[8]) == ["Flatten", "Linear", "ReLU", "Linear"]
     assert _layers("mlp", hidden=(8,), norm="batch") == ["Flatten", "Linear", "BatchNorm1d", "ReLU", "Linear"]
-    assert _layers("mlp", hidden=[8], norm="group", groups=4) == [
-        "Flatten",
-        "Linear",
-        "GroupNorm",
-        "ReLU",
-        "Linear",
-    ]
+    assert _layers("mlp", hidden=[8], norm="group", groups=4) == ["Flatten", "Linear", "GroupNorm", "ReLU", "Linear"]
 
 
 def test_relu_keeps_its_input() -> None:

@@ -350,12 +350,7 @@ PLAIN = {
         (lambda: named(**PLAIN), (2, 4, 4), {"norm": "fixup"}, "without a shortcut"),
         (lambda: nn.BatchNorm1d(4), (4,), {"norm": "fixup"}, "has none"),
         (tiny, (2, 4, 4), {"norm": "bach"}, "'bach' is not known"),
-        (
-            tiny,
-            (2, 4, 4),
-            {"norm": "group", "momentum": 0.1},
-            'has groups and norm_eps: is only for norm "batch" or',
-        ),
+        (tiny, (2, 4, 4), {"norm": "group", "momentum": 0.1}, 'has groups and norm_eps: is only for norm "batch" or'),
         (tiny, (2, 4, 4), {"norm": "none", "eps": 0.1}, "norm_eps = 0.1 with norm 'none', which has no keys"),
         (tiny, (2, 4, 4), {"norm": "batch", "groups": 2}, 'is only for norm "group" or "group.ws"; leave it out'),
         (tiny, (2, 4, 4), {"norm": "batch", "momentum": 1.5}, "at most 1"),

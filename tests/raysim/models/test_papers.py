@@ -129,10 +129,7 @@ COUNTS = [
     ("resnet18", (3, 64, 64), 200, {}, bare(3, 64, 7) + RESNET18 + linear(512, 200), 11_279_112),
     ("resnet18", (1, 64, 64), 200, {}, bare(1, 64, 7) + RESNET18 + linear(512, 200), 11_272_840),
     ("mobilenet_v2", (3, 224, 224), 10, {}, BOTTLENECKS + bare(320, 1280, 1) + linear(1280, 10), 2_236_682),
-    (
-        *("lstm", (80,), 80, {}),
-        *(80 * 8 + lstm_layer(8, 256) + lstm_layer(256, 256) + linear(256, 80), 819_920),
-    ),
+    (*("lstm", (80,), 80, {}), *(80 * 8 + lstm_layer(8, 256) + lstm_layer(256, 256) + linear(256, 80), 819_920)),
     ("deeplab_v3plus", (3, 768, 768), 19, {}, BOTTLENECKS + decoder(24, 320), 5_815_539),
     ("deeplab_v3plus", (3, 768, 768), 19, {"backbone": "resnet50"}, RESNET50 + decoder(256, 2048), 40_351_667),
 ]

@@ -115,11 +115,7 @@ def test_best_values_and_rounds_to_targets(tmp_path, out):
 
 
 def test_runs_side_by_side_are_told_apart(tmp_path, out):
-    runs = [
-        write_run(tmp_path / "a" / "run"),
-        write_run(tmp_path / "b" / "run"),
-        write_run(tmp_path / "other"),
-    ]
+    runs = [write_run(tmp_path / "a" / "run"), write_run(tmp_path / "b" / "run"), write_run(tmp_path / "other")]
     text = Outline(page_of(*runs, out=out)).text
     for label in ("run (1)/fedavg", "run (2)/radfed", "other/fedavg"):
         assert label in text
