@@ -1,12 +1,10 @@
 """Record batches as tensors."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given, settings
@@ -121,12 +119,3 @@ def test_schemas_that_cannot_be_decoded() -> None:
         BatchDecoder(pa.schema({"x": pa.float32(), "label": pa.list_(pa.float64())}), "label", [0])
     with pytest.raises(InputError, match="encoded images"):
         BatchDecoder(pa.schema({"x": pa.binary(), "label": pa.int64()}), "label", [0])
-
-
-def test_real_covertype(real: Callable[[str], Path]) -> None:
-    table = pq.read_table(real("covtype-20k.parquet")).drop_columns(["uci_split"]).combine_chunks()
-    decoder = BatchDecoder(table.schema, "Cover_Type", range(1, 8))
-    x, y = decoder(table.to_batches()[0])
-    assert x.shape == (20_000, 54)
-    assert x[0, 0] == table["Elevation"][0].as_py()
-    assert torch.equal(y + 1, torch.tensor(table["Cover_Type"].to_pylist()))
