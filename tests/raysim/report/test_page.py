@@ -235,12 +235,6 @@ def test_an_undefined_metric_is_absent_and_a_diverged_one_never_the_best(tmp_pat
     assert '"best">diverged' not in page
 
 
-def test_the_same_run_gives_the_same_bytes(tmp_path):
-    run = write_run(tmp_path / "run")
-    first, second = (write_report([run], tmp_path / name).read_bytes() for name in ("1.html", "2.html"))
-    assert first == second
-
-
 def test_a_page_is_replaced_whole_and_leaves_nothing_beside_it(tmp_path):
     run = write_run(tmp_path / "run")
     out = tmp_path / "pages" / "report.html"
