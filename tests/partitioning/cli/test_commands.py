@@ -102,10 +102,8 @@ def test_every_kind_is_a_source_and_a_test_set(call, tmp_path, name):
     [
         (["--clients", "x"], "'x' is not a valid integer"),
         (["--clients", "201"], "need 201 samples and there are 200"),
-        (["--clients", "0"], "clients is 0"),
         (["--scheme", "dirichlet-pq"], "did you mean 'dirichlet-qp'"),
         (["--label-alpha", "-1"], "label_alpha is -1.0"),
-        (["--label-alpha", "nan"], "label_alpha is nan"),
         (["--label", "lable"], "did you mean 'label'"),
         (["--test-clients", "1.5"], "test_clients is 1.5"),
         (["--test", "missing.parquet"], "missing.parquet cannot be opened"),
@@ -135,13 +133,7 @@ def test_wrong_input_is_one_line_and_leaves_nothing(call, source, tmp_path, argu
 
 def test_wrong_folders_and_commands(call, source, tmp_path):
     call("make", source, "--scheme=iid", "--clients=2", "--out", tmp_path / "p")
-    for arguments in (
-        ("inspect", tmp_path),
-        ("plot", tmp_path / "p", "--out", tmp_path / "p.txt"),
-        ("plot", tmp_path / "p", "--out", tmp_path / "no" / "p.png"),
-        ("verify",),
-        ("verfy", tmp_path),
-    ):
+    for arguments in (("verify",), ("verfy", tmp_path)):
         status, _, complaint = call(*arguments)
         assert status == 2
         assert complaint.count("\n") == 1

@@ -141,7 +141,7 @@ def test_many_classes_have_a_colour_bar_in_place_of_a_legend():
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_the_same_population_gives_the_same_picture(tmp_path, ending):
-    paths = [tmp_path / f"{number}.{ending}" for number in range(4)]
+    paths = [tmp_path / f"{number}.{ending}" for number in range(2)]
     for path in paths:
         save(draw([view(30), view(40)]), path)
     assert len({path.read_bytes() for path in paths}) == 1

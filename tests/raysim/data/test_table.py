@@ -1,6 +1,5 @@
 """A user's own table: the forms it may have, and the one line it gets otherwise."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -144,14 +143,6 @@ def test_folder_named_like_a_column(tmp_path: Path) -> None:
     (tmp_path / "fold=1").mkdir()
     pq.write_table(ALLOWED["numbers"], tmp_path / "fold=1" / "own.parquet")
     assert load(f"file:{tmp_path}/fold=1/own.parquet").train.schema.names == ["b", "label", "a", "c"]
-
-
-def test_real_covertype_names_its_text_column(real: Callable[[str], Path], tmp_path: Path) -> None:
-    path = real("covtype-20k.parquet")
-    assert "'uci_split'" in _line(path, label="Cover_Type")
-    pq.write_table(pq.read_table(path).drop_columns(["uci_split"]), tmp_path / "covtype.parquet")
-    source = load("file:covtype.parquet", root=str(tmp_path), label="Cover_Type")
-    assert (source.train.num_rows, source.train.num_columns) == (20_000, 55)
 
 
 NUMBERS = pa.table({"a": [1.5, 2.0, 3.0], "b": [1, 2, 3], "label": ["x", "y", "x"]})

@@ -47,13 +47,6 @@ def test_arrays_of_any_shape(values: np.ndarray[Any, Any]) -> None:
     assert np.array_equal(x.numpy(), values.astype(np.float32) / np.float32(scale))
 
 
-def test_pixels_equal_torchvision() -> None:
-    pixels = np.arange(256, dtype=np.uint8).reshape(1, 1, 16, 16)
-    batch = _batch({"x": nested(pixels), "label": [0]})
-    x, _ = BatchDecoder(batch.schema, "label", [0])(batch)
-    assert torch.equal(x, torch.from_numpy(pixels).to(torch.float32).div(255))
-
-
 def test_fixed_shape_tensors() -> None:
     values = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
     batch = _batch({"x": pa.FixedShapeTensorArray.from_numpy_ndarray(values), "label": [0, 0]})
