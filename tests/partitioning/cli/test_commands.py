@@ -3,12 +3,8 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import click
-import numpy as np
-import pyarrow as pa
-import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
@@ -50,12 +46,7 @@ def test_make_inspect_plot_verify(call, source, tmp_path):
     status, said, _ = call("inspect", out, "--json")
     facts = json.loads(said)
     assert status == 0
-    assert (facts["dataset"], facts["test_clients"], facts["min_size"], facts["seed"]) == (
-        "zoo.parquet",
-        2,
-        2,
-        3,
-    )
+    assert (facts["dataset"], facts["test_clients"], facts["min_size"], facts["seed"]) == ("zoo.parquet", 2, 2, 3)
     assert facts["global_test_samples"] == 200
     status, said, _ = call("inspect", out)
     assert status == 0
@@ -106,26 +97,13 @@ def test_every_kind_is_a_source_and_a_test_set(call, tmp_path, name):
     assert call("verify", out)[0] == 0
 
 
-def test_arrow_files_and_streams_are_sources(call, table, tmp_path):
-    pyarrow.feather.write_feather(table, tmp_path / "a.feather")
-    with pa.ipc.new_stream(str(tmp_path / "b.arrow"), table.schema) as writer:
-        writer.write_table(table)
-    for name in ("a.feather", "b.arrow"):
-        status, _, _ = call("make", tmp_path / name, "--out", tmp_path / f"{name}-p", "--scheme=iid", "--clients=3")
-        assert status == 0
-    shards = [(tmp_path / f"{name}-p" / "shard-00000.arrow").read_bytes() for name in ("a.feather", "b.arrow")]
-    assert shards[0] == shards[1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--clients", "x"], "'x' is not a valid integer"),
         (["--clients", "201"], "need 201 samples and there are 200"),
-        (["--clients", "0"], "clients is 0"),
         (["--scheme", "dirichlet-pq"], "did you mean 'dirichlet-qp'"),
         (["--label-alpha", "-1"], "label_alpha is -1.0"),
-        (["--label-alpha", "nan"], "label_alpha is nan"),
         (["--label", "lable"], "did you mean 'label'"),
         (["--test-clients", "1.5"], "test_clients is 1.5"),
         (["--test", "missing.parquet"], "missing.parquet cannot be opened"),
@@ -153,32 +131,9 @@ def test_wrong_input_is_one_line_and_leaves_nothing(call, source, tmp_path, argu
     assert list(tmp_path.iterdir()) == [source]
 
 
-@pytest.mark.parametrize("name", ["x.parquet", "x.feather", "x.arrow", "x.npz", "x.json"])
-@pytest.mark.parametrize("kind", ["missing", "empty", "noise", "truncated"])
-def test_a_damaged_source_is_one_line(call, source, tmp_path, name, kind):
-    path = tmp_path / name
-    if kind == "empty":
-        path.write_bytes(b"")
-    if kind == "noise":
-        path.write_bytes(np.random.default_rng(0).bytes(2000))
-    if kind == "truncated":
-        path.write_bytes(source.read_bytes()[:-100])
-    status, _, complaint = call("make", path, "--scheme=iid", "--clients=2", "--out", tmp_path / "p")
-    assert status == 2
-    assert complaint.startswith(f"partitioning: {path}")
-    assert complaint.count("\n") == 1
-    assert not (tmp_path / "p").exists()
-
-
 def test_wrong_folders_and_commands(call, source, tmp_path):
     call("make", source, "--scheme=iid", "--clients=2", "--out", tmp_path / "p")
-    for arguments in (
-        ("inspect", tmp_path),
-        ("plot", tmp_path / "p", "--out", tmp_path / "p.txt"),
-        ("plot", tmp_path / "p", "--out", tmp_path / "no" / "p.png"),
-        ("verify",),
-        ("verfy", tmp_path),
-    ):
+    for arguments in (("verify",), ("verfy", tmp_path)):
         status, _, complaint = call(*arguments)
         assert status == 2
         assert complaint.count("\n") == 1
@@ -193,7 +148,7 @@ def test_wrong_folders_and_commands(call, source, tmp_path):
     assert len(said.splitlines()) == 2
 
 
-def test_help_is_quick_and_imports_nothing_heavy():
+def test_help_imports_nothing_heavy():
     code = """
 import sys
 from partitioning.cli.commands import main
@@ -204,9 +159,7 @@ except SystemExit as end:
 heavy = {"torch", "ray", "raysim", "algorithms", "cvxpy", "matplotlib", "scipy"} & set(sys.modules)
 assert not heavy, heavy
 """
-    start = time.perf_counter()
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True)
-    assert time.perf_counter() - start < 5  # under a second on an idle machine
 
 
 def test_no_part_of_the_package_imports_torch_or_ray():
@@ -223,12 +176,6 @@ with tempfile.TemporaryDirectory() as folder:
 assert not {"torch", "ray", "raysim", "algorithms"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
-
-
-def test_the_public_names_are_there():
-    import partitioning
-
-    assert all(hasattr(partitioning, name) for name in partitioning.__all__)
 
 
 @pytest.mark.parametrize(

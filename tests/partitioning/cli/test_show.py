@@ -87,11 +87,6 @@ def test_json_has_all_of_it(call, folder):
     assert (facts["dataset"], facts["feature_c_scores"]) == ("zoo", {})
 
 
-def test_json_of_several_is_a_list(call, folder, other):
-    _, said, _ = call("inspect", folder, other, "--json")
-    assert [facts["scheme"] for facts in json.loads(said)] == ["dirichlet-qp", "iid"]
-
-
 @pytest.mark.parametrize("ending", [".csv", ".md", ".tex", ".json"])
 def test_the_rows_are_written(call, folder, other, ending):
     out = folder.parent / f"table{ending}"

@@ -46,12 +46,6 @@ def test_every_scheme_makes_a_sound_population(scheme, tmp_path):
         assert file.read_bytes() == (again.path / file.name).read_bytes()
 
 
-def test_a_scheme_deals_the_same_by_name_and_by_function(tmp_path):
-    made = partitioning.make(table(), tmp_path / "p", scheme="dirichlet-qp", clients=9, label_alpha=0.2, seed=5)
-    parts = partitioning.dirichlet_qp(LABELS, clients=9, label_alpha=0.2, seed=5)
-    assert [sorted(made.rows(client)) for client in range(9)] == [part.tolist() for part in parts]
-
-
 def test_features_are_counted_by_all_and_sampled_where_they_have_a_prior(tmp_path):
     def score(**options):
         made = partitioning.make(
@@ -105,10 +99,7 @@ def test_changed_samples_are_not_indexed_or_counted(tmp_path, scheme, option):
         partitioning.make(table(), tmp_path / "p", scheme=scheme, clients=5, **option)
 
 
-FILES = {
-    "table.csv": "cat,ant\n1,2\n0,4\n",
-    "table.toml": "[[client]]\ncat = 1\nant = 2\n[[client]]\nant = 4\n",
-}
+FILES = {"table.csv": "cat,ant\n1,2\n0,4\n", "table.toml": "[[client]]\ncat = 1\nant = 2\n[[client]]\nant = 4\n"}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -117,20 +108,6 @@ def test_a_table_of_counts_may_be_a_file(tmp_path, name):
     made = partitioning.make(table(), tmp_path / "p", scheme="counts", table=str(tmp_path / name))
     assert made.class_counts.tolist() == [[2, 0, 1], [4, 0, 0]]
     assert made.manifest.parameters == {"table": [[2, 0, 1], [4, 0, 0]]}
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("dog\n1\n", "column 'dog', which is no label: the labels are 'ant', 'bee', 'cat'"),
-        ("ant\n-1\n", "the value -1: give whole numbers"),
-        ("ant\n1.5\n", "the value 1.5: give whole numbers"),
-    ],
-)
-def test_a_file_that_is_no_table_of_counts_is_refused(tmp_path, content, message):
-    (tmp_path / "table.csv").write_text(content)
-    with pytest.raises(InputError, match=message):
-        partitioning.make(table(), tmp_path / "p", scheme="counts", table=str(tmp_path / "table.csv"))
 
 
 def test_sources_are_domains_also_when_they_are_streamed(tmp_path):
@@ -268,6 +245,9 @@ def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, rows):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        ("dog\n1\n", "column 'dog', which is no label: the labels are 'ant', 'bee', 'cat'"),
+        ("ant\n-1\n", "the value -1: give whole numbers"),
+        ("ant\n1.5\n", "the value 1.5: give whole numbers"),
         ("ant,ant\n1,2\n", "several columns named 'ant'"),
         ("ant,bee\n", "has no rows"),
         ("ant,bee\n1,\n2,3\n", "has the value None"),

@@ -55,10 +55,7 @@ def test_no_bucket_is_empty_and_none_is_beyond(values, buckets):
 def test_counts_are_split_by_feature():
     features = (Feature("a", ["x", "y"], None), Feature("b", None, [0.5, 1.5]))
     parts = split_counts(np.arange(10).reshape(2, 5), features)
-    assert {name: part.tolist() for name, part in parts.items()} == {
-        "a": [[0, 1], [5, 6]],
-        "b": [[2, 3, 4], [7, 8, 9]],
-    }
+    assert {name: part.tolist() for name, part in parts.items()} == {"a": [[0, 1], [5, 6]], "b": [[2, 3, 4], [7, 8, 9]]}
     assert split_counts(np.zeros((2, 0), int), ()) == {}
 
 

@@ -91,11 +91,6 @@ def test_the_structured_solver_ends_where_one_client_has_nearly_all(samples, cli
     labels = np.arange(samples) % classes
     for seed in range(3):
         parts = dirichlet_qp(
-            labels,
-            clients=clients,
-            label_alpha=label_alpha,
-            size_alpha=size_alpha,
-            solver="structured",
-            seed=seed,
+            labels, clients=clients, label_alpha=label_alpha, size_alpha=size_alpha, solver="structured", seed=seed
         )
         assert sum(part.size for part in parts) == samples

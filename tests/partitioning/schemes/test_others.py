@@ -180,10 +180,7 @@ def test_the_table_of_ham_non_iid_meets_the_text():
             lambda y: partitioning.labels_per_client(y, clients=30, classes_per_client=1),
             "class number 0, in sorted order from 0, has 10 samples, too few for 15 parts",
         ),
-        (
-            lambda y: partitioning.counts(y, table=[[11, 0]]),
-            "table asks for 11 samples of class number 0",
-        ),
+        (lambda y: partitioning.counts(y, table=[[11, 0]]), "table asks for 11 samples of class number 0"),
         (lambda y: partitioning.counts(y, table=[[1, 2, 3]]), r"table is of shape \[1, 3\].*give 2 whole numbers"),
         (lambda y: partitioning.counts(y, table=[[1, -2]]), "table is of shape"),
         (lambda y: partitioning.counts(y, table=[[1], [1, 2]]), "table is of shape"),
@@ -194,10 +191,7 @@ def test_the_table_of_ham_non_iid_meets_the_text():
             lambda y: partitioning.domains(y, domain=y, clients_per_domain=3, fraction=0.5),
             "fraction is 0.5 for each of 3 clients of a domain: give 0.333333 or less",
         ),
-        (
-            lambda y: partitioning.domains(y, domain=y, clients_per_domain=11),
-            "domain '0' has 10 samples to deal",
-        ),
+        (lambda y: partitioning.domains(y, domain=y, clients_per_domain=11), "domain '0' has 10 samples to deal"),
         (lambda y: partitioning.concept(np.zeros(9, int), clients=2), "there is one class, which cannot be renamed"),
         (lambda y: partitioning.concept(y, clients=2, strength=1.5), "strength is 1.5"),
         (lambda y: partitioning.feature_noise(y, clients=2, strength=0), "strength is 0: give a finite number above 0"),

@@ -13,7 +13,7 @@ from partitioning import InputError, Population, rewrite
 from partitioning.common.sealing import sealed
 from partitioning.sources.source import TableSource
 from partitioning.store.splits import SPLITS
-from tests.kit.tables import edit_table, rich_table, with_column
+from tests.kit.tables import edit_table, with_column
 
 OPTIONS = {"scheme": "dirichlet-qp", "clients": 11, "label_alpha": 0.3, "min_size": 0, "seed": 4}
 
@@ -205,25 +205,6 @@ def test_a_rewritten_population_has_all_that_the_first_had(folded, tmp_path):
         assert again.test_batch(0, "photo").equals(keep(folded.test_batch(0, "photo"), ""))
         assert np.array_equal(again.moments.client(3).mean, folded.moments.client(3).mean)
         assert partitioning.verify(again.path) == []
-
-
-def test_the_same_call_writes_the_same_files(folded, tmp_path):
-    again = partitioning.make(
-        rich_table(),
-        tmp_path / "q",
-        folds=4,
-        stratify=True,
-        local_test=0.2,
-        features=("kind", "row"),
-        standardise=True,
-        test={"photo": rich_table().slice(0, 30), "clip art": rich_table().slice(30), None: rich_table().slice(9, 4)},
-        **OPTIONS,
-    )
-    names = sorted(path.name for path in folded.path.iterdir())
-    assert names == sorted(path.name for path in again.path.iterdir())
-    assert {"moments.parquet", "rows.parquet"} <= set(names)
-    for name in names:
-        assert (folded.path / name).read_bytes() == (again.path / name).read_bytes(), name
 
 
 @pytest.mark.parametrize(

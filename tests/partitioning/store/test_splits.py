@@ -89,6 +89,7 @@ def test_a_folds_view_tests_one_validates_another_and_trains_on_the_rest():
         ({"folds": 3, "validation_clients": 0.1}, "folds is 3 beside held-out clients"),
         ({"test_clients": 4, "validation_clients": 0.5}, "hold out 8 of 8 clients: leave at least one"),
         ({"validation_clients": 1.5}, "validation_clients is 1.5"),
+        ({"test_clients": -0.1}, "test_clients is -0.1"),
         ({"stratify": True}, "stratify is True and no client is held out"),
     ],
 )

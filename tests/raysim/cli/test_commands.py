@@ -152,22 +152,9 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", "quikstart"], "did you mean 'quickstart'"),
     (["run", "nosuch.toml"], "nosuch.toml"),
     (["run", "quickstart", "--set", "local.epoch=3"], "did you mean 'epochs'"),
-    (["run", "quickstart", "--set", "algorithm.name=fedavgg"], "did you mean 'fedavg'"),
-    (["run", "quickstart", "--set", "model.name=mpl"], "did you mean 'mlp'"),
-    (["run", "radfed-small", "--set", "data.dataset=digit"], "did you mean 'digits'"),
-    (["run", "radfed-small", "--set", "partition.scheme=dirichlet-pq"], "did you mean 'dirichlet-qp'"),
-    (["run", "quickstart", "--set", "local.lr=-0.1"], "local.lr = -0.1"),
-    (["run", "quickstart", "--set", "local.lr=nan"], "local.lr = nan"),
-    (["run", "radfed-small", "--set", "partition.label_alpha=inf"], "label_alpha"),
     (["run", "radfed-small", "--set", "partition.label_alpha=-1"], "raysim: partition.label_alpha is -1.0"),
-    (["run", "radfed-small", "--set", "partition.size_alpha=0"], "size_alpha"),
     (["run", "radfed-small", "--set", "partition.clients=1798"], "1798"),
-    (["run", "radfed-small", "--set", "partition.test_clients=1.5"], "test_clients"),
-    (["run", "quickstart", "--set", "algorithm.fraction=0"], "algorithm.fraction = 0"),
-    (["run", "quickstart", "--set", "algorithm.fraction=-1"], "algorithm.fraction = -1"),
-    (["run", "quickstart", "--set", "algorithm.fraction=1.01"], "algorithm.fraction = 1.01"),
     (["run", "quickstart", "--set", "model.name=cnn", "--set", "model.hidden=[3]"], "model.hidden"),
-    (["run", "quickstart", "--set", "rounds"], "key.path=value"),
     (["run", "quickstart", "--actors", "many"], "--actors"),
     (["run", "quickstart", "--actors", "2"], "--inline with --actors"),
     (["run", "quickstart", "--set", "fleet.gpus_per_actor=0.5"], "fleet.gpus_per_actor = 0.5 with --inline: must be 0"),
@@ -225,19 +212,6 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
     assert last.startswith("raysim: ") and message in last
     assert "Traceback" not in err and out == ""
     assert list(tmp_path.iterdir()) == []
-
-
-def test_help_and_the_package_need_neither_ray_nor_torch() -> None:
-    code = (
-        "import sys; sys.argv = ['raysim', '--help']\n"
-        "from raysim.cli.commands import cli\n"
-        "try: cli()\n"
-        "except SystemExit: pass\n"
-        "assert not {'ray', 'torch', 'sklearn', 'matplotlib', 'cvxpy'} & set(sys.modules), 'heavy imports'"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "run" in done.stdout and "report" in done.stdout
 
 
 def test_no_command_shows_the_help(raysim: Cli) -> None:

@@ -109,19 +109,3 @@ def test_an_algorithm_s_own_downlink_replaces_the_common_one() -> None:
     assert downlinks == [Downlink((TopK(0.1),)), Downlink((Quantise(4),)), Downlink()]
     assert Experiment.of(experiment.to_toml()) == experiment
     assert experiment.flat("fedbn")["downlink.chain"] == [{"name": "quantise", "levels": 4}]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"downlink": chain(name="clip", norm=1.0)}, "downlink.chain has Clip"),
-        ({"downlink": {"feedback": True}}, "unknown key 'downlink.feedback'"),
-        ({"downlink": chain(name="sign"), "algorithm": {"name": "radfed"}}, "with aggregate_every"),
-        ({"downlink": chain(name="sign"), "algorithm": {"name": "fedasync"}}, "with rounds of its own"),
-        ({"downlink": chain(name="sign"), "algorithm": {"cohort": 2, "candidates": 3}}, "with algorithm.candidates"),
-    ],
-)
-def test_downlinks_that_are_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as error:
-        Experiment.of({**BASE, **change})
-    assert message in str(error.value) and "\n" not in str(error.value)

@@ -77,6 +77,9 @@ def _svhn(labels: list[Any], shape: tuple[int, ...] = (32, 32, 3)) -> Write:
     return write
 
 
+SVHN = ("train_32x32.mat", "test_32x32.mat")
+
+
 def _usps(label: object = 1, value: str = "0.5", first: int = 1) -> Write:
     line = f"{label} " + " ".join(f"{place}:{value}" for place in range(first, first + 256))
     return _files(dict.fromkeys(("usps.bz2", "usps.t.bz2"), bz2.compress(line.encode())))
@@ -106,6 +109,15 @@ BROKEN: dict[str, tuple[str, Write, str]] = {
         _files({"shakespeare.txt": f"Roméo:\n{LONG}".encode("latin-1")}),
         r"shakespeare.txt is not text in UTF-8 .invalid continuation byte at byte 3.: convert it",
     ),
+    "a play without roles": ("shakespeare", _files({"shakespeare.txt": LONG}), 'no line that is "Name:"'),
+    "a short play": ("shakespeare", _files({"shakespeare.txt": "Romeo:\nAy me."}), "no speaker with more than 80 char"),
+    "a play of nobody": ("shakespeare", _files({"shakespeare.csv": "who,text\na,b\n"}), "has no column 'speaker'"),
+    "a play that is no table": ("shakespeare", _files({"shakespeare.parquet": "no"}), "shakespeare.parquet is damaged"),
+    "a role without a name": (
+        "shakespeare",
+        _parquet("shakespeare.parquet", speaker=["a", None], text=[LONG, LONG]),
+        "row 1, lacks its speaker",
+    ),
     "a play without rows": (
         "shakespeare",
         _files({"shakespeare.csv": "speaker,text\n"}),
@@ -122,6 +134,14 @@ BROKEN: dict[str, tuple[str, Write, str]] = {
         "has 2 columns named 'text'",
     ),
     "a brain without frames": ("abide", _abide(frames=""), "b_rois_ho.1D has 0 frames"),
+    "a short brain": ("abide", _abide(frames=FRAMES.rpartition("\n")[0].rpartition("\n")[0]), "b_.*1D has 31 frames"),
+    "another brain": (
+        "abide",
+        _abide(frames=FRAMES.replace("\n", " 1\n") + " 1"),
+        r"b_.* has 4 regions, but 0013_.* 3",
+    ),
+    "a ragged brain": ("abide", _abide(frames="1 2\n3\n"), "is not a table of numbers"),
+    "no brain": ("abide", _files({PHENOTYPES: SUBJECTS}), r"0013_rois_ho.1D not found in .*abide, nor 1 others"),
     "a brain of nan": ("abide", _abide(frames=FRAMES.replace("3", "nan")), "b_rois_ho.1D has a number that is not fin"),
     "a brain too large": ("abide", _abide(frames=FRAMES.replace("3", "1e39")), "or beyond 3.4e.38"),
     "two pipelines": ("abide", _abide(filt=FRAMES), "b_rois_ho.1D and .*b_rois_ho.1D are files of one subject"),
@@ -133,6 +153,11 @@ BROKEN: dict[str, tuple[str, Write, str]] = {
         _files({PHENOTYPES: "FILE_ID,SITE_ID,DX_GROUP\nb,NYU,1\n", "abide/b_rois_ho.1D": FRAMES.replace(" ", "0")}),
         "1 regions vary in the files",
     ),
+    "a plot of one column": (
+        "covertype",
+        _parquet("covertype.parquet", Elevation=[1], label=[2]),
+        "has no column 'Aspect'",
+    ),
     "a plot without a slope": ("covertype", _covertype(Slope=[None, 1]), "'Slope' has nulls .* in .*covertype.parquet"),
     "a plot of nan": ("covertype", _covertype(Slope=[float("nan"), 1.0]), "'Slope' has values in .*not a number"),
     "an eighth class": ("covertype", _covertype(Cover_Type=[1, 8]), "row 1, has the label 8: must be 1 to 7"),
@@ -143,8 +168,17 @@ BROKEN: dict[str, tuple[str, Write, str]] = {
         "label 9223372036854775808",
     ),
     "a third outcome": ("eicu", _eicu(label=[2] + [0] * 100), "row 0, has the label 2: must be 0 to 1"),
+    "few admissions": ("eicu", _eicu(hospital=[*range(101)]), "no hospital with more than 100 admissions"),
+    "no outcome": ("eicu", _parquet("eicu.parquet", hospital=[7] * 101, age=[1.0] * 101), "no column 'label'"),
+    "a unit in words": ("eicu", _eicu(unit=["ICU"] * 101), "'unit' .* is not a number"),
+    "a gap in the blood": ("eicu", _eicu(ph=[None] + [7.4] * 100), "'ph' has nulls .1 rows. in .*eicu"),
     "hospitals that are lists": ("eicu", _eicu(hospital=[[7]] * 101), "'hospital' .* must be whole numbers or strings"),
     "an age that is infinite": ("eicu", _eicu(age=[float("inf")] * 101), "'age' has values in .*infinite"),
+    "no matrix": (
+        "svhn",
+        _files(dict.fromkeys(SVHN, "no matrix, but as long as its header" * 9)),
+        "train_32x32.mat is dam",
+    ),
     "a house number 11": ("svhn", _svhn([11]), "train_32x32.mat is damaged .y has other labels than 0 to 10"),
     "half a house number": ("svhn", _svhn([1.5]), "y has other labels than 0 to 10"),
     "flat house numbers": ("svhn", _svhn([1], (16, 32, 3)), r"X is uint8 \(1, 3, 16, 32\)"),
@@ -153,6 +187,7 @@ BROKEN: dict[str, tuple[str, Write, str]] = {
     "postal pixels of other places": ("usps", _usps(first=2), "numbered from 1"),
     "a list in Latin-1": ("mnist-m", _mnist_m("é.png 3\n".encode("latin-1")), "train_labels.txt is not text in UTF-8"),
     "a list without lines": ("mnist-m", _mnist_m("\n"), "train_labels.txt has no lines"),
+    "a digit in words": ("mnist-m", _mnist_m("a.png three\n"), "line 1, is 'a.png three'"),
     "a digit 77": ("mnist-m", _mnist_m("a.png 77\n"), "line 1, is 'a.png 77'"),
     "a file listed twice": ("mnist-m", _mnist_m("a.png 3\n\na.png 4\n"), "line 3, is 'a.png 4'"),
     "a file beyond the folder": ("mnist-m", _mnist_m("/etc/hostname 3\n"), "names '/etc/hostname', which is not in"),
@@ -180,6 +215,21 @@ BROKEN: dict[str, tuple[str, Write, str]] = {
         "cityscapes",
         _files({f"leftImg8bit/{part}/ulm/a_leftImg8bit.png": _png() for part in ("train", "val")}),
         "^gtFine/train not found in ",
+    ),
+    "a folder of nothing": ("folder:own", lambda root: (root / "own").mkdir(), "own has no images"),
+    "a class of nothing": ("folder:own", lambda root: (root / "own" / "cat").mkdir(parents=True), "cat has no images"),
+    "words": ("folder:own", _folder("cat/a.txt"), "a.txt is not an image: keep only files that end in .png"),
+    "an image at the top": ("folder:own", _folder("a.png"), "a.png is in no class"),
+    "no picture": (
+        "folder:own",
+        _files({"own/cat/a.png": "no"}),
+        r"a.png is not a whole image \(cannot identify .*JPEG",
+    ),
+    "folders in folders": ("folder:own", _folder("cat/a.png", "x/cat/a.png"), "mixes images and folders of images"),
+    "a test part of one folder": (
+        "folder:own/a,own/b",
+        _folder("a/train/cat/a.png", "a/test/cat/a.png", "b/cat/a.png"),
+        "b has no test part, and others have one",
     ),
     "a third split": (
         "folder:own",

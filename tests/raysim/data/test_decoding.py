@@ -1,12 +1,10 @@
 """A population's encoded images, decoded once."""
 
 import io
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -16,7 +14,7 @@ from partitioning.sources.arrays import nested
 from raysim.data.decoding import decode_population
 from raysim.data.images import ImageFormat
 from raysim.data.sources import load
-from raysim.data.tensors import BatchDecoder, decoder_of
+from raysim.data.tensors import decoder_of
 
 HUB = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 
@@ -131,22 +129,6 @@ def test_odd_image_of_the_test_set_is_named(tmp_path: Path) -> None:
         decode_population(population, tmp_path / "cache")
 
 
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [("fashion-mnist-test", (1, 28, 28)), ("cifar10-test", (3, 32, 32)), ("mnist-m-test", (3, 32, 32))],
-)
-def test_real_images(name: str, shape: tuple[int, ...], real: Callable[[str], Path], tmp_path: Path) -> None:
-    table = pq.read_table(real(f"{name}.parquet")).slice(0, 1000)
-    population = partitioning.make(table, tmp_path / "population", scheme="iid", clients=10)
-    decoded = Population.open(decode_population(population, tmp_path / "cache"))
-    decode = BatchDecoder(decoded.schema, "label", range(10))
-    assert decode.shape == shape
-    x, y = decode(decoded.batch(3))
-    assert x.shape == (100, *shape)
-    assert 0 <= x.min() < x.max() <= 1
-    assert y.tolist() == population.batch(3).column("label").to_pylist()
-
-
 def _file(pixels: np.ndarray) -> bytes:
     sink = io.BytesIO()
     Image.fromarray(pixels).save(sink, "PNG")
@@ -258,16 +240,3 @@ def test_only_images_are_resized(tmp_path: Path) -> None:
         }.items():
             with pytest.raises(InputError, match=f"^data.{key} on {name}.* remove it$"):
                 decode_population(population, tmp_path / "cache", picture=picture)
-
-
-@pytest.mark.parametrize(("name", "colours"), [("fashion-mnist-test", 1), ("mnist-m-test", 3)])
-def test_real_images_become_fedbn_s_digits(
-    name: str, colours: int, real: Callable[[str], Path], tmp_path: Path
-) -> None:
-    table = pq.read_table(real(f"{name}.parquet")).slice(0, 300)
-    population = partitioning.make(table, tmp_path / "population", scheme="iid", clients=3)
-    decoded = Population.open(decode_population(population, tmp_path / "cache", picture=ImageFormat((28, 28), 3)))
-    decode = decoder_of(decoded)
-    x, _ = decode(decoded.batch(1))
-    assert x.shape == (100, 3, 28, 28) and 0 <= x.min() < x.max() <= 1
-    assert bool((x[:, 0] == x[:, 1]).all()) is (colours == 1)

@@ -50,14 +50,6 @@ def test_folder_of_domains_and_several_folders(tmp_path: Path) -> None:
     assert load(f"folder:{tmp_path}").train.schema.names == ["image", "label"]
 
 
-def test_one_folder_without_a_test_part(tmp_path: Path) -> None:
-    write(tmp_path / "a/train/cat/a.png")
-    write(tmp_path / "a/test/cat/a.png")
-    write(tmp_path / "b/cat/a.png")
-    with pytest.raises(InputError, match="b has no test part, and others have one"):
-        load("folder:a,b", root=str(tmp_path))
-
-
 def test_large_folder_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(5):
         write(tmp_path / f"own/cat/{i}.png", size=(4 + i, 4))
@@ -69,30 +61,6 @@ def test_large_folder_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert mapped["image"].num_chunks > 1
     assert mapped.equals(expected)
     assert list((tmp_path / "cache").iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({}, "has no images"),
-        ({"cat/": b""}, "cat has no images"),
-        ({"cat/a.txt": b"words"}, "a.txt is not an image: keep only files that end in .png"),
-        ({"a.png": b"at the top"}, "a.png is in no class"),
-        ({"cat/a.png": b"not a picture"}, "a.png is not a whole image (cannot identify image file): give a JPEG"),
-        ({"cat/a.png": b"", "x/cat/a.png": b""}, "mixes images and folders of images"),
-    ],
-)
-def test_folders_that_are_refused(files: dict[str, bytes], message: str, tmp_path: Path) -> None:
-    (tmp_path / "own").mkdir()
-    for name, content in files.items():
-        path = tmp_path / "own" / name
-        (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
-        if not name.endswith("/"):
-            path.write_bytes(content)
-    with pytest.raises(InputError) as error:
-        load("folder:own", root=str(tmp_path))
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

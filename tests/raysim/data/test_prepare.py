@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
@@ -165,13 +164,3 @@ def test_a_split_of_a_set_with_a_test_set(tmp_path: Path, real: Callable[[str], 
         population = made(tmp_path / split, keys)
         found[split] = int(population.sizes.sum()), sum(population.test_slices)
     assert found == {"train": (6265, 1028), "test": (1028, 0), "all": (6265 + 1028, 0)}
-
-
-def test_covertype_keeps_two_classes(tmp_path: Path, real: Callable[[str], Path]) -> None:
-    covertype = pq.read_table(real("covtype-20k.parquet")).drop_columns(["uci_split"])
-    pq.write_table(covertype, tmp_path / "c.parquet")
-    keys = {"dataset": f"file:{tmp_path / 'c.parquet'}", "label": "Cover_Type", "classes": [1, 2], "split": "all"}
-    population = made(tmp_path / "p", keys)
-    assert population.manifest.classes == [1, 2]
-    labels = np.array(covertype["Cover_Type"].to_pylist())
-    assert population.sizes.sum() == (labels <= 2).sum()

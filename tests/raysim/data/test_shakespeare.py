@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from partitioning import InputError
 from raysim.data.shakespeare import VOCABULARY, WINDOW
 from raysim.data.sources import load
 
@@ -49,28 +48,6 @@ def test_windows_of_a_table(tmp_path: Path) -> None:
     (tmp_path / "shakespeare.csv").write_text(f'speaker,text\na,"{LONG}"\n')
     assert load("shakespeare", root=str(tmp_path)).train.schema.names == ["text", "label"]
     assert load("shakespeare", root=str(tmp_path / "shakespeare.csv")).train.num_rows == len(LONG) - 80
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("shakespeare.txt", LONG, 'no line that is "Name:"'),
-        ("shakespeare.txt", "Romeo:\nAy me.", "no speaker with more than 80 characters"),
-        ("shakespeare.csv", "who,text\na,b\n", "has no column 'speaker'"),
-        ("shakespeare.parquet", "no parquet", "shakespeare.parquet is damaged"),
-    ],
-)
-def test_refusals(name: str, content: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(content)
-    with pytest.raises(InputError, match=message) as error:
-        load("shakespeare", root=str(tmp_path))
-    assert "\n" not in str(error.value)
-
-
-def test_row_without_a_speaker(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"speaker": ["a", None], "text": [LONG, LONG]}), tmp_path / "shakespeare.parquet")
-    with pytest.raises(InputError, match="row 1, lacks its speaker"):
-        load("shakespeare", root=str(tmp_path))
 
 
 def test_real_text(real: Callable[[str], Path], caplog: pytest.LogCaptureFixture) -> None:

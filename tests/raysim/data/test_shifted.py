@@ -181,11 +181,3 @@ def own_domains(root: Path) -> tuple[pa.Table, None]:
     """A data set with domains of its own."""
     table = load("digits").train
     return table.append_column("domain", pa.array(["invert"] * table.num_rows, pa.string())), None
-
-
-def test_real_images_in_colour(real: Callable[[str], Path]) -> None:
-    path = real("mnist-m-test.parquet")
-    train = load(f"shifted:file:{path}", shifts=["none", "invert", "blur"], dividing=["domain"]).train
-    images, domains = _images(train), np.asarray(train["domain"].to_pylist())
-    assert images.shape == (1000, 3, 32, 32)
-    assert images[domains == "none"].mean() == pytest.approx(255 - images[domains == "invert"].mean(), abs=6)

@@ -1,7 +1,6 @@
 """Data sets by name."""
 
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -22,11 +21,13 @@ from raysim.data.synthetic import covariance
 
 
 def test_digits_are_those_of_scikit_learn() -> None:
-    theirs = load_digits()
-    table = load("digits").train
-    images = np.asarray(table["image"].to_pylist(), np.float32)
+    source, theirs = load("digits"), load_digits()
+    assert (source.name, source.label, source.test, source.train.num_rows) == ("digits", "label", None, 1797)
+    image = pa.list_(pa.list_(pa.list_(pa.float32(), 8), 8), 1)
+    assert source.train.schema == pa.schema({"image": image, "label": pa.int64()})
+    images = np.asarray(source.train["image"].to_pylist(), np.float32)
     assert images.tobytes() == (theirs.images / 16).astype(np.float32).tobytes()
-    assert table["label"].to_numpy().tolist() == theirs.target.tolist()
+    assert source.train["label"].to_numpy().tolist() == theirs.target.tolist()
 
 
 @pytest.mark.parametrize(
@@ -44,32 +45,6 @@ def test_digits_without_their_file_are_refused(
         load("digits")
 
 
-def test_digits() -> None:
-    source = load("digits")
-    assert source.name == "digits"
-    assert source.label == "label"
-    assert source.test is None
-    assert source.train.num_rows == 1797
-    image = pa.list_(pa.list_(pa.list_(pa.float32(), 8), 8), 1)
-    assert source.train.schema == pa.schema({"image": image, "label": pa.int64()})
-    pixels = np.asarray(source.train["image"].to_pylist())
-    assert pixels.shape == (1797, 1, 8, 8)
-    assert pixels.min() == 0
-    assert pixels.max() == 1
-    assert np.bincount(source.train["label"].to_numpy()).tolist() == [
-        178,
-        182,
-        177,
-        183,
-        181,
-        182,
-        181,
-        179,
-        174,
-        180,
-    ]
-
-
 def test_every_data_set_has_a_line_and_a_reader() -> None:
     assert all(entry.description and "\n" not in entry.description for entry in DATASETS.values())
     assert all(callable(resolve_name(entry.reader)) for entry in DATASETS.values())
@@ -78,9 +53,7 @@ def test_every_data_set_has_a_line_and_a_reader() -> None:
 @pytest.mark.parametrize(
     ("dataset", "label", "message"),
     [
-        ("digit", None, "'digits'"),
         ("image-net", None, "digits, mnist, fashion-mnist, cifar10"),
-        ("image-net", None, "'imagenet'"),
         ("digits", "labels", "'label'"),
         ("digits,digits", None, "names 'digits' twice"),
         ("digits,digit", None, "'digit'"),
@@ -244,30 +217,3 @@ def test_gaussians_are_drawn_from_the_seed() -> None:
 def test_shifts_need_a_set_to_shift() -> None:
     with pytest.raises(InputError, match=r'set data\.dataset = "shifted:digits"'):
         load("digits", shifts=["blur"])
-
-
-def test_real_files_of_several_domains(real: Callable[[str], Path]) -> None:
-    names = ("mnist-m-train.parquet", "cifar10-test.parquet")
-    paths = ",".join(str(real(name)) for name in names)
-    train = load(f"file:{paths}", dividing=["domain"]).train
-    assert train["domain"].value_counts().to_pylist() == [
-        {"values": "mnist-m", "counts": 4000},
-        {"values": "cifar10", "counts": 10_000},
-    ]
-
-
-def test_real_digits_of_two_domains(real: Callable[[str], Path]) -> None:
-    root = real("mnist-m-train.parquet").parent
-    source = load("mnist,mnist-m", root=str(root), dividing=["domain"])
-    assert source.test is not None
-    assert (source.train.num_rows, source.test.num_rows) == (64_000, 11_000)
-    first = source.train["image"][0]["bytes"].as_py()
-    mnist = load("mnist", root=str(root)).train["image"][0].as_py()
-    assert pixels(first, "image").tolist() == mnist
-
-
-def test_sequences_of_several_lengths(tmp_path: Path) -> None:
-    _write(tmp_path / "a.parquet", x=[[1.0], [2.0, 3.0]], label=[0, 1])
-    with pytest.raises(InputError, match="its lists may vary in length: cast it to") as error:
-        load("file:a.parquet", root=str(tmp_path))
-    assert "\n" not in str(error.value)

@@ -113,11 +113,6 @@ def test_every_client_by_its_own_moments_held_out_ones_too(tmp_path: Path) -> No
     assert torch.equal(shards.test_slice(0)[0], own.scale(plain.test_slice(0)[0]))
 
 
-def test_none_leaves_samples_as_they_are(tmp_path: Path) -> None:
-    population = made(tmp_path / "p", numbers())
-    assert standardisation("none", population, population.path) is None
-
-
 def test_stored_moments_are_not_those_of_resized_images(tmp_path: Path) -> None:
     population = made(tmp_path / "p", images(), standardise=True)
     decoded = decode_population(population, tmp_path / "cache", picture=ImageFormat((3, 2)))

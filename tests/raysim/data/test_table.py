@@ -1,6 +1,5 @@
 """A user's own table: the forms it may have, and the one line it gets otherwise."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -43,10 +42,7 @@ REFUSED: dict[str, tuple[pa.Table, str]] = {
     ),
     "null labels": (pa.table({"x": [1.0, 2.0], "label": [0, None]}), "'label' has nulls (1 rows)"),
     "null numbers": (pa.table({"x": [1.0, None], "label": [0, 1]}), "'x' has nulls"),
-    "nan": (
-        pa.table({"x": [1.0, float("nan")], "label": [0, 1]}),
-        "'x' has values in",
-    ),
+    "nan": (pa.table({"x": [1.0, float("nan")], "label": [0, 1]}), "'x' has values in"),
     "beyond float32": (pa.table({"x": [1.0, -1e39], "label": [0, 1]}), "beyond 3.4e+38"),
     "nan in arrays": (
         pa.table({"x": pa.array([[1.0, float("inf")]], pa.list_(pa.float32(), 2)), "label": [0]}),
@@ -60,33 +56,24 @@ REFUSED: dict[str, tuple[pa.Table, str]] = {
         pa.table({"x": pa.array([[1.0, None]], pa.list_(pa.float32(), 2)), "label": [0]}),
         "'x' has nulls",
     ),
-    "null images": (
-        pa.table({"x": pa.array([{"bytes": None, "path": "1.png"}], HUB), "label": [0]}),
-        "'x' has nulls",
-    ),
+    "null images": (pa.table({"x": pa.array([{"bytes": None, "path": "1.png"}], HUB), "label": [0]}), "'x' has nulls"),
     "text": (pa.table({"x": [1.0], "name": ["a"], "label": [0]}), "'name' is string"),
-    "dictionary": (
-        pa.table({"x": pa.array(["a"]).dictionary_encode(), "label": [0]}),
-        "'x' is a dictionary of string",
+    "dictionary": (pa.table({"x": pa.array(["a"]).dictionary_encode(), "label": [0]}), "'x' is a dictionary of string"),
+    "lists that vary": (
+        pa.table({"x": [[1.0], [1.0, 2.0]], "label": [0, 1]}),
+        "its lists may vary in length: cast it to",
     ),
-    "lists that vary": (pa.table({"x": [[1.0], [1.0, 2.0]], "label": [0, 1]}), "'x' is list<"),
     "lists inside": (
         pa.table({"x": pa.array([[[1.0], [1.0, 2.0]]], pa.list_(pa.list_(pa.float32()), 2)), "label": [0]}),
         "vary",
     ),
-    "arrays of text": (
-        pa.table({"x": pa.array([["a"]], pa.list_(pa.string(), 1)), "label": [0]}),
-        "'x' is fixed_size",
-    ),
+    "arrays of text": (pa.table({"x": pa.array([["a"]], pa.list_(pa.string(), 1)), "label": [0]}), "'x' is fixed_size"),
     "times": (pa.table({"x": pa.array([0], pa.timestamp("s")), "label": [0]}), "'x' is timestamp"),
     "two arrays": (
         pa.table({"x": ALLOWED["one array"]["x"], "z": ALLOWED["one array"]["x"], "label": [0, 1]}),
         "do not go together",
     ),
-    "an array and a number": (
-        ALLOWED["one array"].append_column("id", [[1, 2]]),
-        "'id' (int64) do not go together",
-    ),
+    "an array and a number": (ALLOWED["one array"].append_column("id", [[1, 2]]), "'id' (int64) do not go together"),
     "a pandas index": (pa.table({"x": [1.0], "label": [0], "__index_level_0__": [4]}), "index=False"),
     "a name twice": (pa.table([[1.0], [2.0], [0]], names=["x", "x", "label"]), "2 columns named 'x'"),
 }
@@ -158,21 +145,6 @@ def test_folder_named_like_a_column(tmp_path: Path) -> None:
     assert load(f"file:{tmp_path}/fold=1/own.parquet").train.schema.names == ["b", "label", "a", "c"]
 
 
-def test_real_covertype_names_its_text_column(real: Callable[[str], Path], tmp_path: Path) -> None:
-    path = real("covtype-20k.parquet")
-    assert "'uci_split'" in _line(path, label="Cover_Type")
-    pq.write_table(pq.read_table(path).drop_columns(["uci_split"]), tmp_path / "covtype.parquet")
-    source = load("file:covtype.parquet", root=str(tmp_path), label="Cover_Type")
-    assert (source.train.num_rows, source.train.num_columns) == (20_000, 55)
-
-
-@pytest.mark.parametrize(
-    ("name", "rows"), [("fashion-mnist-test", 10_000), ("cifar10-test", 10_000), ("mnist-m-test", 1_000)]
-)
-def test_real_tables_of_images(name: str, rows: int, real: Callable[[str], Path]) -> None:
-    assert load(f"file:{real(name + '.parquet')}").train.num_rows == rows
-
-
 NUMBERS = pa.table({"a": [1.5, 2.0, 3.0], "b": [1, 2, 3], "label": ["x", "y", "x"]})
 
 
@@ -228,10 +200,3 @@ def test_lists_of_one_length_are_arrays_and_bytes_are_images(tmp_path: Path) -> 
         read = load(f"file:{path}").train["x"]
         assert np.array(read.to_pylist()).shape == (2, *shape) and pa.types.is_fixed_size_list(read.type)
     assert np.array_equal(np.array(read.to_pylist()), pixels / 2)
-
-
-def test_files_of_any_kind_are_domains(tmp_path: Path) -> None:
-    csv.write_csv(NUMBERS, tmp_path / "north-train.csv")
-    np.savez(tmp_path / "south.npz", **{name: np.array(NUMBERS[name].to_pylist()) for name in NUMBERS.schema.names})
-    source = load("file:north-train.csv,south.npz", root=str(tmp_path), dividing=["domain"])
-    assert source.train["domain"].to_pylist() == ["north"] * 3 + ["south"] * 3

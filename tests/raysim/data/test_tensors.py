@@ -1,12 +1,10 @@
 """Record batches as tensors."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given, settings
@@ -47,13 +45,6 @@ def test_arrays_of_any_shape(values: np.ndarray[Any, Any]) -> None:
     x, _ = BatchDecoder(batch.schema, "label", [0])(batch)
     scale = 255 if values.dtype == np.uint8 else 1
     assert np.array_equal(x.numpy(), values.astype(np.float32) / np.float32(scale))
-
-
-def test_pixels_equal_torchvision() -> None:
-    pixels = np.arange(256, dtype=np.uint8).reshape(1, 1, 16, 16)
-    batch = _batch({"x": nested(pixels), "label": [0]})
-    x, _ = BatchDecoder(batch.schema, "label", [0])(batch)
-    assert torch.equal(x, torch.from_numpy(pixels).to(torch.float32).div(255))
 
 
 def test_fixed_shape_tensors() -> None:
@@ -121,12 +112,3 @@ def test_schemas_that_cannot_be_decoded() -> None:
         BatchDecoder(pa.schema({"x": pa.float32(), "label": pa.list_(pa.float64())}), "label", [0])
     with pytest.raises(InputError, match="encoded images"):
         BatchDecoder(pa.schema({"x": pa.binary(), "label": pa.int64()}), "label", [0])
-
-
-def test_real_covertype(real: Callable[[str], Path]) -> None:
-    table = pq.read_table(real("covtype-20k.parquet")).drop_columns(["uci_split"]).combine_chunks()
-    decoder = BatchDecoder(table.schema, "Cover_Type", range(1, 8))
-    x, y = decoder(table.to_batches()[0])
-    assert x.shape == (20_000, 54)
-    assert x[0, 0] == table["Elevation"][0].as_py()
-    assert torch.equal(y + 1, torch.tensor(table["Cover_Type"].to_pylist()))

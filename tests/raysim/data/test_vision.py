@@ -80,14 +80,6 @@ def test_files_that_are_there_need_no_torchvision(fashion: Path) -> None:
     subprocess.run([sys.executable, "-c", code, str(fashion)], check=True)
 
 
-def test_old_pickles_are_not_read(fashion: Path) -> None:
-    folder = fashion / "FashionMNIST" / "processed"
-    folder.mkdir()
-    for name in ("training.pt", "test.pt"):
-        (folder / name).write_bytes(b"not to be read")
-    assert load("fashion-mnist", root=str(fashion)).train.num_rows == 5
-
-
 @pytest.mark.parametrize("part", ["train-images-idx3-ubyte", "t10k-labels-idx1-ubyte"])
 @pytest.mark.parametrize("size", [0, 3, 9, -1])
 def test_truncated_file_is_named(fashion: Path, part: str, size: int) -> None:
@@ -118,11 +110,7 @@ def test_labels_of_other_images(fashion: Path) -> None:
     ],
 )
 def test_absent_files_are_named_and_nothing_is_left(
-    dataset: str,
-    file: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    dataset: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
     with pytest.raises(InputError) as error:

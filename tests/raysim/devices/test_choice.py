@@ -106,19 +106,3 @@ def test_nights(tmp_path: Path) -> None:
     devices, digest = open_devices(experiment, tmp_path, 6)
     assert digest is None and isinstance(devices, DeviceTable) and devices.absent
     assert devices.compute.tolist() == [50] * 6 and not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"table": "t.parquet", "compute": 5.0}, "devices.compute with devices.table: must be left out"),
-        ({"table": "t.parquet", "availability": "day-night"}, "devices.availability with devices.table"),
-        ({"sha256": "0" * 64}, "devices.sha256 = .* must stand with devices.table"),
-        ({"hours": 5.0}, 'devices.hours = 5.0: must stand with devices.availability = "day-night"'),
-        ({"availability": "weekends"}, "devices.availability = 'weekends'"),
-        ({"availability": "day-night", "zones": 0}, "devices.zones = 0"),
-    ],
-)
-def test_keys_that_make_no_sense_are_refused(keys: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Experiment.of({**CONFIG, "devices": keys})

@@ -135,14 +135,6 @@ def test_every_target_is_what_a_plain_module_gives(
             assert found[f"{target}_mean_loss"] == pytest.approx(means[1], rel=1e-5)
 
 
-def test_parts_of_a_client_are_its_own_rows(population: Population) -> None:
-    shards, client = Shards(population.path), int(population.train_clients[0])
-    whole, train, test = (shards.samples(client, part)[1] for part in ("all", "train", "test"))  # type: ignore[arg-type]
-    assert len(test) == population.test_sizes[client] > 0
-    assert len(train) == population.sizes[client] - len(test)
-    assert torch.equal(torch.cat([train, test]), whole)
-
-
 def test_updates_train_on_the_training_part_alone(fleets: Fleets, population: Population) -> None:
     algorithm = fedavg(Sample(), LOCAL)
     fleet = fleets(algorithm)
@@ -160,15 +152,6 @@ def test_between_aggregates_another_model_is_evaluated_than_the_last_aggregated(
     targets = Targets.of(population, ["test"], [BY_NAME["loss"]])
     losses = [evaluate(simulate(algorithm, fleet, rounds), algorithm, fleet, targets)["test_loss"] for rounds in (0, 3)]
     assert losses[1] < losses[0]
-
-
-def test_a_client_that_keeps_entries_is_evaluated_with_its_own(fleets: Fleets, population: Population) -> None:
-    algorithm = fedbn(Sample(), LOCAL)
-    with closing(fleets(algorithm)) as fleet:
-        state = simulate(algorithm, fleet, 3)
-        client = int(population.train_clients[0])
-        own, average = (module_of(state, algorithm, fleet, who) for who in (client, None))
-        assert not torch.equal(own.norm1.running_mean, average.norm1.running_mean)
 
 
 @pytest.mark.parametrize("make", [fedbn, silobn])

@@ -96,9 +96,3 @@ def test_lstm_reads_the_last_state() -> None:
     x = torch.tensor([[3.0, 1.0, 4.0, 1.0]])
     state = model.get_submodule("lstm")(model.get_submodule("embedding")(x.long()))[1][0][-1]
     assert torch.allclose(model(x), model.get_submodule("output")(state))
-
-
-@pytest.mark.parametrize("parameter", ["vocabulary", "embedding", "hidden", "layers"])
-def test_lstm_sizes(parameter: str) -> None:
-    with pytest.raises(InputError, match=f"{parameter} is 0"):
-        build("lstm", shape=(4,), classes=3, seed=0, **{parameter: 0})

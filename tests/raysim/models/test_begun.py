@@ -55,29 +55,6 @@ def test_a_layer_that_init_does_not_know_is_refused() -> None:
         initialise(nn.Sequential(nn.Embedding(3, 4)), "glorot", None, 0)
 
 
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"init": "uniform"}, "init 'uniform' is not known"),
-        ({"init": "normal"}, "init_std is None"),
-        ({"init": "normal", "init_std": -1.0}, "init_std is -1.0"),
-        ({"init_std": 1.0}, "is only for init"),
-        ({"init": "glorot", "weights": "a.safetensors"}, "remove one of the two"),
-        ({"init": "glorot", "norm": "fixup"}, "remove one of the two"),
-        ({"renorm_start": 3}, "renorm_start without norm: needs one"),
-        ({"norm_momentum": 0.1}, "norm_momentum without norm"),
-        ({"weights": "IMAGENET1K_V1"}, "not torchvision's: must be the path"),
-        ({"weights": "nowhere.safetensors"}, "readable .safetensors file"),
-        ({"train": "conv3"}, "unknown model.train = 'conv3'.* did you mean"),
-        ({"train": "output.wait"}, "unknown model.train"),
-    ],
-)
-def test_refusals(keys: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message) as error:
-        build("cnn", **IMAGES, **keys)
-    assert "\n" not in str(error.value)
-
-
 def saved(path: Path, **changes: torch.Tensor | None) -> str:
     """The entries of a convolutional network of seven classes, with changes, in a file."""
     model = build("cnn", shape=(1, 8, 8), classes=7, seed=9, norm="batch")
@@ -205,9 +182,3 @@ def test_every_model_says_which_entries_are_its_head(name: str) -> None:
 def test_the_head_is_what_the_key_says_in_the_order_of_the_layers(head: Any) -> None:
     model = build("cnn", **IMAGES, head=head)
     assert head_layers(model) == (("linear",) if head == "linear" else ("linear", "output"))
-
-
-@pytest.mark.parametrize("head", ["fc", "output.weight", "", [], ["output", "fc"]])
-def test_an_unknown_head_is_refused_with_those_that_exist(head: Any) -> None:
-    with pytest.raises(InputError, match=r"unknown model.head = .*: must be one of .*, linear, output"):
-        build("cnn", **IMAGES, head=head)

@@ -1,5 +1,7 @@
 """Every model: its parameter count, its output, and that its initial weights are a function of the seed."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -54,30 +56,66 @@ def test_global_random_state_is_neither_used_nor_changed() -> None:
     assert _bytes(build("mlp", shape=(4,), classes=2, seed=5)) == first
 
 
-def test_descriptions_and_parameters() -> None:
-    assert all(model.description.endswith(".") for model in MODELS.values())
-    assert MODELS["mlp"].parameters == {"hidden": (200, 200)}
-    assert (MODELS["mlp"].norm, MODELS["logistic"].norm) == ("none", None)
+HEADS = r"unknown model.head = .*: must be one of .*, linear, output"
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("mpl", {}, "'mlp'"),
+    ("resnet", {}, "logistic, mlp, cnn"),
+    ("mlp", {"hiden": [3]}, "'hidden'"),
+    ("logistic", {"hidden": [3]}, "hidden"),
+    ("mlp", {"classes_": 3}, "classes_"),
+    ("mlp", {"classes": 0}, "classes"),
+    ("mlp", {"shape": (0,)}, "shape"),
+    ("mlp", {"shape": ()}, "shape"),
+    ("mlp", {"hidden": []}, r"hidden is \[\]"),
+    ("mlp", {"hidden": 200}, "hidden is 200"),
+    ("mlp", {"hidden": "200"}, "hidden is '200'"),
+    ("mlp", {"hidden": [200, 0]}, r"hidden\[1\] is 0"),
+    ("mlp", {"hidden": [-1]}, r"hidden\[0\] is -1"),
+    ("mlp", {"hidden": [2.5]}, r"hidden\[0\] is 2.5"),
+    ("mlp", {"hidden": [True]}, r"hidden\[0\] is True"),
+    ("mlp", {"norm": "layers"}, r"none, batch, group, layer, instance, group\+ws, batch-renorm, fixup"),
+    ("mlp", {"norm": "group", "groups": 0}, "groups is 0"),
+    ("mlp", {"norm": "group", "groups": 7}, "choose one of 1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 100"),
+    ("mlp", {"norm": "group", "groups": 200}, "of at least 2"),
+    ("cnn", {"norm": "group", "groups": 3}, "groups is 3"),
+    ("cnn", {"norm": "group", "groups": 64}, "groups is 64"),
+    (
+        "cnn",
+        {"norm": "group", "norm_momentum": 0.1},
+        "norm_momentum = 0.1 with norm 'group', which has groups and norm_e",
+    ),
+    ("cnn", {"norm": "batch", "renorm_start": 3}, 'renorm_start = 3 with .* is only for norm "batch-renorm"'),
+    ("cnn", {"norm": "fixup", "groups": 2}, "groups = 2 with norm 'fixup', which has no keys"),
+    ("cnn", {"groups": 2}, 'groups without norm: needs one; set norm = "group"'),
+    ("cnn", {"renorm_start": 3}, "renorm_start without norm: needs one"),
+    ("cnn", {"norm_momentum": 0.1}, "norm_momentum without norm"),
+    ("logistic", {"norm": "batch"}, "without batch norm"),
+    ("logistic", {"norm": "bach"}, "is not known"),
+    ("lenet", {"norm": "bach"}, "norm 'bach'.*none, batch"),
+    ("mobilenet_v2", {"norm": "bach"}, "norm 'bach'.*none, batch"),
+    ("mobilenet_v2", {"dropout": -0.1}, r"dropout is .* model\.dropout = 0\.2"),
+    ("mobilenet_v2", {"dropout": 1.0}, r"dropout is .* model\.dropout = 0\.2"),
+    ("mobilenet_v2", {"dropout": 2}, r"dropout is .* model\.dropout = 0\.2"),
+    ("resnet18", {"stem": "smal"}, "stem 'smal'.*'small'"),
+    ("deeplab_v3plus", {"backbone": "resnet18"}, "backbone 'resnet18'.*mobilenet_v2, resnet50"),
+    *(("lstm", {"shape": (4,), key: 0}, f"{key} is 0") for key in ("vocabulary", "embedding", "hidden", "layers")),
+    ("cnn", {"init": "uniform"}, "init 'uniform' is not known"),
+    ("cnn", {"init": "normal"}, "init_std is None"),
+    ("cnn", {"init": "normal", "init_std": -1.0}, "init_std is -1.0"),
+    ("cnn", {"init_std": 1.0}, "is only for init"),
+    ("cnn", {"init": "glorot", "weights": "a.safetensors"}, "remove one of the two"),
+    ("cnn", {"init": "glorot", "norm": "fixup"}, "remove one of the two"),
+    ("cnn", {"weights": "IMAGENET1K_V1"}, "not torchvision's: must be the path"),
+    ("cnn", {"weights": "nowhere.safetensors"}, "readable .safetensors file"),
+    ("cnn", {"train": "conv3"}, "unknown model.train = 'conv3'.* did you mean"),
+    ("cnn", {"train": "output.wait"}, "unknown model.train"),
+    *(("cnn", {"head": head}, HEADS) for head in ("fc", "output.weight", "", [], ["output", "fc"])),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters", "message"),
-    [
-        ("mpl", {}, "'mlp'"),
-        ("resnet", {}, "logistic, mlp, cnn"),
-        ("mlp", {"hiden": [3]}, "'hidden'"),
-        ("logistic", {"hidden": [3]}, "hidden"),
-        ("mlp", {"classes_": 3}, "classes_"),
-    ],
-)
-def test_unknown_names(name: str, parameters: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError) as error:
-        build(name, shape=(4,), classes=2, seed=0, **parameters)
-    assert message in str(error.value)
+@pytest.mark.parametrize(("name", "keys", "message"), REFUSED)
+def test_wrong_keys_are_refused_in_one_line(name: str, keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        build(name, **{"shape": (3, 16, 16), "classes": 4, "seed": 0, **keys})
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(("shape", "classes"), [((4,), 0), ((0,), 2), ((), 2)])
-def test_impossible_sizes(shape: tuple[int, ...], classes: int) -> None:
-    with pytest.raises(InputError):
-        build("mlp", shape=shape, classes=classes, seed=0)

@@ -37,7 +37,6 @@ SLOW = ("alexnet_bn", "vgg16")
 STACKED = [
     *((name, {}) for name in MODELS if name not in (*SLOW, "lstm", "transformer")),
     *((name, {"norm": "batch"}) for name in ("mlp", "cnn", "lenet", "cnn3", "cnn4")),
-    *((name, {"norm": "none"}) for name in ("fedbs_mnist", "resnet20", "mobilenet_v2")),
 ]
 
 STACKED_SLOWLY = [

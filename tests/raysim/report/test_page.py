@@ -83,11 +83,7 @@ def test_best_values_and_rounds_to_targets(tmp_path, out):
 
 
 def test_runs_side_by_side_are_told_apart(tmp_path, out):
-    runs = [
-        write_run(tmp_path / "a" / "run"),
-        write_run(tmp_path / "b" / "run"),
-        write_run(tmp_path / "other"),
-    ]
+    runs = [write_run(tmp_path / "a" / "run"), write_run(tmp_path / "b" / "run"), write_run(tmp_path / "other")]
     text = Outline(page_of(*runs, out=out)).text
     for label in ("run (1)/fedavg", "run (2)/radfed", "other/fedavg"):
         assert label in text
@@ -205,12 +201,6 @@ def test_an_undefined_metric_is_absent_and_a_diverged_one_never_the_best(tmp_pat
     assert "<td>–</td>" in page
     assert "<td>diverged</td>" in page
     assert '"best">diverged' not in page
-
-
-def test_the_same_run_gives_the_same_bytes(tmp_path):
-    run = write_run(tmp_path / "run")
-    first, second = (write_report([run], tmp_path / name).read_bytes() for name in ("1.html", "2.html"))
-    assert first == second
 
 
 def test_a_page_is_replaced_whole_and_leaves_nothing_beside_it(tmp_path):

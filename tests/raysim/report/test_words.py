@@ -9,14 +9,7 @@ from raysim.report.tables import indented
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [
-        (0, "0 B"),
-        (999, "999 B"),
-        (1000, "1 kB"),
-        (1_250_000, "1.25 MB"),
-        (999_999_999, "1 GB"),
-        (5e13, "50 TB"),
-    ],
+    [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (1_250_000, "1.25 MB"), (999_999_999, "1 GB"), (5e13, "50 TB")],
 )
 def test_bytes(count, text):
     assert human_bytes(count) == text

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import raysim
@@ -46,6 +47,9 @@ def test_commands_of_a_run_add_up_and_stand_in_its_log_and_report(tmp_path: Path
         (stage, name) for name in ("fedavg", "radfed") for stage in own
     ]
     assert {*whole, *own} == set(STAGES)
+    table = pq.read_table(run.folder / "fedavg" / "metrics.parquet").to_pydict()
+    for part in ("seconds", "seconds_evaluate", "seconds_write"):
+        assert 0 < sum(value or 0 for value in table[part]) < first.seconds
     log = (run.folder / "run.log").read_text()
     assert f"raysim run took {first.seconds:.1f} s" in log and "of these: radfed: training" in log
     page = run.report.read_text()

@@ -15,7 +15,7 @@ from raysim.common.units import human_seconds
 from raysim.studies.concluding import conclude
 from raysim.studies.course import StudyProgress
 from raysim.studies.folder import TRIALS
-from raysim.studies.read import Findings, read_findings
+from raysim.studies.read import read_findings
 from raysim.studies.statistics import rows_of
 from raysim.studies.tables import details, differences, markdown_table, progress_table
 from raysim.studies.words import MetricColumn, caption, notes, percent
@@ -196,11 +196,3 @@ def test_the_progress_shows_the_search_and_hides_the_test_until_it_is_over() -> 
     found[2] |= {"chosen": True, "stage": "final"}
     (radfed,) = (line for line in screen(found, planned).splitlines() if "radfed" in line)
     assert "0.6500" in radfed and "0.1000" in radfed
-
-
-def test_a_study_knows_what_is_inherited(tmp_path: Path) -> None:
-    study: Findings = read_findings(
-        write_study(tmp_path, trials("fedavg", BASE), inherit={"fedavg": {"server.alpha": "fedasync:alpha"}})
-    )
-    assert study.inherited("fedavg") == {"server.alpha": "fedasync:alpha"}
-    assert study.inherited("radfed") == {}

@@ -24,12 +24,7 @@ def test_stages_add_up(clock: list[float]) -> None:
         stopwatch.enter(stage)
     clock[0] += 0.5
     times = stopwatch.stop()
-    assert times == [
-        StageTime("start", 12.0),
-        StageTime("data", 3.5),
-        StageTime("plan", 1.0),
-        StageTime("report", 4.0),
-    ]
+    assert times == [StageTime("start", 12.0), StageTime("data", 3.5), StageTime("plan", 1.0), StageTime("report", 4.0)]
     assert sum(each.seconds for each in times) == clock[0] - 90
 
 
