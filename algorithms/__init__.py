@@ -72,14 +72,15 @@ if TYPE_CHECKING:
     from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output
     from algorithms.core.state import State, TravellingModel, begin
     from algorithms.options.measures import BatchStatistics, Divergence
-    from algorithms.parts.client_update import ClientInput, ClientUpdates
+    from algorithms.parts.client_update import ClientUpdates
+    from algorithms.parts.trained import ClientInput
     from algorithms.rounds.global_model import aggregated_model, current_model
     from algorithms.rounds.next_round import next_round, start_round
     from algorithms.rounds.round import PendingRound, start_synchronous
     from algorithms.training.augment import Augment, Augmented
-    from algorithms.training.chain import LocalSteps
     from algorithms.training.choose import choose, lanes_of, low_rank_trainer, trainer
     from algorithms.training.resident import Resident
+    from algorithms.training.steps import LocalSteps
     from algorithms.training.work import Trainer, Work
     from algorithms.training.worker import Worker
 
@@ -235,7 +236,8 @@ __all__ = [
 
 # torch takes seconds to import, and an algorithm is described without it.
 _MODULES = {
-    **dict.fromkeys(("ClientInput", "ClientUpdates"), "algorithms.parts.client_update"),
+    "ClientInput": "algorithms.parts.trained",
+    "ClientUpdates": "algorithms.parts.client_update",
     **dict.fromkeys(("Block", "Fleet", "Function", "Outcome", "Output"), "algorithms.core.fleet"),
     "Worker": "algorithms.training.worker",
     **dict.fromkeys(("aggregated_model", "current_model"), "algorithms.rounds.global_model"),
@@ -245,7 +247,7 @@ _MODULES = {
     **dict.fromkeys(("BatchStatistics", "Divergence"), "algorithms.options.measures"),
     **dict.fromkeys(("State", "TravellingModel", "begin"), "algorithms.core.state"),
     **dict.fromkeys(("Augment", "Augmented"), "algorithms.training.augment"),
-    "LocalSteps": "algorithms.training.chain",
+    "LocalSteps": "algorithms.training.steps",
     **dict.fromkeys(("choose", "lanes_of", "low_rank_trainer", "trainer"), "algorithms.training.choose"),
     **dict.fromkeys(("Trainer", "Work"), "algorithms.training.work"),
 }

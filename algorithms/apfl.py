@@ -19,7 +19,7 @@ from algorithms.training.method import Method
 if TYPE_CHECKING:
     import torch
 
-    from algorithms.training.chain import LocalSteps, Stage
+    from algorithms.training.steps import LocalSteps, Substep
 
 
 def apfl(
@@ -78,7 +78,7 @@ class Mixed(Method):
         return {SECOND_MODEL: "personal", "share": self.share}
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
+    def substeps(self) -> tuple[Substep, ...]:
         return self.step_model, self.step_own
 
     def step_model(self, steps: LocalSteps, g: list[torch.Tensor], lanes: slice) -> None:

@@ -67,7 +67,7 @@ class Beside(Method):
 
     def train(self, local: Local, trainer: Trainer, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         # The models change places, so the slot holds the received one while the client's own one trains.
-        trainer.exchange(len(works))
+        trainer.swap(len(works))
         trainer.train(replace(local, method=Proximal(self.attraction, SECOND_MODEL)), works, lr)
-        trainer.exchange(len(works))
+        trainer.swap(len(works))
         return trainer.train(local, works, lr)

@@ -20,7 +20,7 @@ from algorithms.training.method import Method
 from algorithms.training.terms import RECEIVED, AffineTerm, pull
 
 if TYPE_CHECKING:
-    from algorithms.training.chain import LocalSteps
+    from algorithms.training.steps import LocalSteps
 
 
 def feddyn(sample: Sample, local: Local, server: Server = Assign(), *, alpha: float = 0.01) -> Algorithm:

@@ -30,7 +30,7 @@ def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm
 
     Raises:
         InputError: `local` has momentum, another loss or optimizer, a schedule, a `method`, rotating batches,
-            bf16, or other statistics than the batch's; `sample` draws by importance; or the model has dropout or no
+            bf16, or other statistics than the batch's; `sample` draws by scores; or the model has dropout or no
             batch norm (when they meet).
 
     Paper: Algorithm 1; a baseline in FixBN, Table 5. A round counts as 3 L + 1 exchanges for L batch-norm layers: the

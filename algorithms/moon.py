@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from algorithms.training.chain import LocalSteps
     from algorithms.training.contrast import Contrast
+    from algorithms.training.steps import LocalSteps
 
 
 def moon(

@@ -1,7 +1,8 @@
-"""Tables of the algorithms, server rules and stages of the uplink by their names in experiment files."""
+"""Algorithms, server rules and stages of the uplink by their names in experiment files, and all conflicts."""
 
 from collections.abc import Callable, Mapping
 
+import algorithms
 from algorithms.apfl import apfl
 from algorithms.centralized import centralized
 from algorithms.ditto import ditto
@@ -26,6 +27,8 @@ from algorithms.moon import moon
 from algorithms.options.stages import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK
 from algorithms.parts.adaptive import Adagrad, Adam, Yogi
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.conflicts import conflicts_of
+from algorithms.parts.option import Conflict, Option
 from algorithms.parts.server import Assign, Mix, Momentum, Server
 from algorithms.parts.staleness import WeightedMix
 from algorithms.perfedavg import per_fedavg
@@ -93,3 +96,8 @@ STAGES: Mapping[str, type[Stage]] = {
     "quantise": Quantise,
     "sign": Sign,
 }
+
+CONFLICTS: tuple[Conflict, ...] = conflicts_of(
+    each for each in vars(algorithms).values() if isinstance(each, type) and issubclass(each, Option)
+)
+"""Pairs of settings that are refused, with the options that `algorithms` exports, in the order of the checks."""

@@ -21,7 +21,7 @@ from algorithms.training.method import Method
 if TYPE_CHECKING:
     import torch
 
-    from algorithms.training.chain import LocalSteps, Stage
+    from algorithms.training.steps import LocalSteps, Substep
 
 
 def per_fedavg(
@@ -68,7 +68,7 @@ class Meta(Method):
     inner_lr: float
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
+    def substeps(self) -> tuple[Substep, ...]:
         return self.look, self.step
 
     def plan(self, batches: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
@@ -86,5 +86,5 @@ class Meta(Method):
 
     def finish(self, steps: LocalSteps, lane: int, count: int) -> None:
         # Batch norm refuses a batch of one, so a look may lack its step.
-        for w, base in steps.values(lane, "base") if count % len(self.stages) else ():
+        for w, base in steps.values(lane, "base") if count % len(self.substeps) else ():
             w.copy_(base)

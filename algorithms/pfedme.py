@@ -19,7 +19,7 @@ from algorithms.training.terms import RECEIVED, AffineTerm, pull
 if TYPE_CHECKING:
     import torch
 
-    from algorithms.training.chain import LocalSteps, Stage
+    from algorithms.training.steps import LocalSteps, Substep
 
 
 def pfedme(
@@ -79,7 +79,7 @@ class Envelope(Method):
         return (pull(self.attraction),)
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
+    def substeps(self) -> tuple[Substep, ...]:
         return (*[self.inner] * (self.inner_steps - 1), self.last)
 
     def inner(self, steps: LocalSteps, g: list[torch.Tensor], lanes: slice) -> None:

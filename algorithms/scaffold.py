@@ -17,7 +17,7 @@ from algorithms.training.method import Method
 from algorithms.training.terms import RECEIVED, AffineTerm
 
 if TYPE_CHECKING:
-    from algorithms.training.chain import LocalSteps
+    from algorithms.training.steps import LocalSteps
 
 
 def scaffold(

@@ -1,7 +1,7 @@
 """Partition a labelled data set into clients with controlled sizes and class mixes.
 
 `iid` and `dirichlet_qp` turn labels into index arrays. `make` writes a population from a table, or from a source that
-`open_source` opens, to disk; `Population.open` reads it.
+`open_source` opens, to disk; `Population.open` reads it. Wrong input raises `InputError`.
 """
 
 from pkgutil import resolve_name

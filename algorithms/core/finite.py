@@ -47,13 +47,12 @@ def require_finite(
     Raises:
         DivergedError: the model or the memory is not finite; the error names the round and the first bad entry.
     """
-    what = None if is_finite(model.floats) else first_nonfinite(layout, model)
-    for name, array in (memory or {}).items():
-        if what is None and not is_finite(array):
-            what = f"{name!r} of the server's memory"
-    if what is not None:
+    wrong = [f"{name!r} of the server's memory" for name, array in (memory or {}).items() if not is_finite(array)]
+    if not is_finite(model.floats):
+        wrong.insert(0, first_nonfinite(layout, model) or "the model")
+    if wrong:
         raise DivergedError(
-            f"the aggregated model of round {round_number}: {what} is not finite; lower server.lr, server.alpha or "
+            f"the aggregated model of round {round_number}: {wrong[0]} is not finite; lower server.lr, server.alpha or "
             "local.lr"
         )
 

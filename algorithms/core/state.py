@@ -40,7 +40,7 @@ class State:
         model: shared entries of the global model after the last aggregation.
         initial: personal entries of the initial model.
         average: mean of the personal entries of the last aggregated cohort; `initial` before the first aggregation, and
-            under privacy.
+            if an option adds noise to the aggregate.
         rounds: rounds of the run, if known.
         personal: locations of all clients' personal entries.
         phase: phase of the algorithm, starting at 0.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import floor, isfinite
 from statistics import NormalDist
@@ -13,20 +14,21 @@ from numpy.typing import NDArray
 from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
 from algorithms.options.aggregation import Mean
-from algorithms.options.robust import Robust
-from algorithms.parts.option import Draft, Option, Updates
+from algorithms.options.robust import LOOKS, SINGLE_MODELS, Robust
+from algorithms.parts.option import Conflict, Draft, Option, Updates
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
 
-    from algorithms.parts.client_update import Trained
+    from algorithms.parts.trained import Trained
     from algorithms.training.work import Work
-    from algorithms.training.worker import Worker
 
 
 AttackKind = Literal["label-flip", "sign-flip", "gaussian", "little-is-enough", "inner-product"]
 
 Values = NDArray[np.float64]
+
+HONEST = "remove [attack], or use another algorithm"
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,21 @@ class Attack(Option):
 
     name: ClassVar[str] = "attack"
     on_the_way: ClassVar[bool] = True
-    forms_models: ClassVar[str] = "the aggregation or an attack looks at each client's model"
+    forms_models: ClassVar[str] = LOOKS
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            *("colluding attack", "uplink"),
+            "be used without an uplink, because its attackers only know each other's updates before they are sent",
+            HONEST,
+        ),
+        Conflict(*("attack", "own rounds"), "be used with a cohort that trains at once", HONEST),
+        Conflict(
+            *("colluding attack", "aggregate_every > 1"),
+            "be used with aggregate_every = 1, because a model that visits many clients has met an attacker",
+            HONEST,
+        ),
+        Conflict(*("attack", "weights that stay with the clients"), "be used with weights that are sent", HONEST),
+    )
 
     def __post_init__(self) -> None:
         require(0 <= self.share <= 1, "attack.share", self.share, "in [0, 1]", "set attack.share = 0.2")
@@ -77,6 +93,11 @@ class Attack(Option):
     def colludes(self) -> bool:
         """Whether an attacker's update is made from those of all attackers of the cohort."""
         return self.kind in ("little-is-enough", "inner-product")
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        text = f"attack = {self}"
+        return {"attack": text, **SINGLE_MODELS} | ({"colluding attack": text} if self.colludes else {})
 
     @property
     def brings(self) -> tuple[Option, ...]:
@@ -99,6 +120,12 @@ class Attack(Option):
         """
         count = floor(round(self.share * len(clients), 9))
         return np.sort(generator(seed, Purpose.ATTACKERS).permutation(clients)[:count])
+
+    def client_columns(self, clients: NDArray[np.int64], seed: int) -> Mapping[str, NDArray[np.bool_]]:
+        return {"attacker": np.isin(clients, self.attackers(clients, seed))}
+
+    def excluded(self, clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+        return self.attackers(clients, seed)
 
     def flipped(self, y: torch.Tensor) -> torch.Tensor:
         """Return an attacker's labels."""
@@ -154,10 +181,10 @@ class Attacked:
     def prepared(self, works: list[Work]) -> list[Work]:
         return [replace(w, y=self.attack.flipped(w.y)) if w.client in self.attackers else w for w in works]
 
-    def __call__(self, worker: Worker, trained: Trained) -> None:
+    def __call__(self, trained: Trained) -> None:
         if self.attack.kind not in ("sign-flip", "gaussian"):
             return
-        places, trainer, updates = worker.resident.layouts.shared.parameters, trained.trainer, trained.updates
+        places, trainer, updates = trained.worker.resident.layouts.shared.parameters, trained.trainer, trained.updates
         for lane, work, received in zip(trained.lanes, trained.works, trained.received, strict=True):
             if work.batches and work.client in self.attackers:
                 model = trainer.shared(lane).copy()

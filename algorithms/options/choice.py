@@ -37,6 +37,8 @@ class PowerOfChoice(Option):
     candidates: int
 
     name: ClassVar[str] = "candidates"
+    draws_cohort: ClassVar[bool] = True
+    setting: ClassVar[str] = "algorithm.candidates"
 
     def __post_init__(self) -> None:
         whole = isinstance(self.candidates, int) and self.candidates >= 1

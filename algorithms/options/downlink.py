@@ -12,11 +12,14 @@ from algorithms.core.keys import Purpose, torch_seed
 from algorithms.core.layout import Floats, Packed
 from algorithms.options.chain import StageChain
 from algorithms.options.stages import Changes
+from algorithms.parts.option import Conflict
 
 if TYPE_CHECKING:
     from algorithms.core.fleet import Fleet
     from algorithms.core.state import State
     from algorithms.parts.option import Draft, Received
+
+WHOLE = "remove [downlink], or use another algorithm"
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,24 @@ class Downlink(StageChain):
     feedback: bool = field(default=True, init=False)
 
     name: ClassVar[str] = "downlink"
+    setting: ClassVar[str] = "[downlink]"
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(*("downlink", "own rounds"), "be used with rounds that begin with one global model", WHOLE),
+        Conflict(
+            *("downlink", "aggregate_every > 1"),
+            "be used with aggregate_every = 1, because models travel from client to client",
+            WHOLE,
+        ),
+        Conflict(
+            *("downlink", "weights that stay with the clients"), "be left out, because no weights are sent", WHOLE
+        ),
+        Conflict(*("downlink", "candidates"), "be left out, because all candidates receive the whole model", WHOLE),
+        Conflict(
+            *("clock of the devices", "downlink"),
+            "not be used together, because it sends whole models",
+            "remove one of the two",
+        ),
+    )
 
     def reduce(self, draft: Draft, received: Received) -> Received:
         """Count the broadcasts that each client missed, or the whole model if that is shorter."""

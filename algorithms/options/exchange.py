@@ -19,11 +19,12 @@ from algorithms.core.batch_norm import live_batch_norms, train_mode
 from algorithms.core.errors import InputError
 from algorithms.core.fleet import Block, Function, Output
 from algorithms.core.layout import Floats
-from algorithms.parts.client_update import NO_INPUT, ClientUpdates
+from algorithms.parts.client_update import ClientUpdates
+from algorithms.parts.trained import NO_INPUT
 from algorithms.training.batches import stacked_batches
-from algorithms.training.chain import LocalSteps
 from algorithms.training.local import Local
 from algorithms.training.resident import Resident
+from algorithms.training.steps import LocalSteps
 from algorithms.training.work import Trainer, Work
 from algorithms.training.worker import Worker
 
@@ -166,7 +167,7 @@ class Together(Trainer):
         trained = resident.trained(local)
         parameters = [resident.parameters[name] for name in trained]
         gradients = torch.autograd.grad(total, parameters, materialize_grads=True)
-        steps = LocalSteps(local.chain, trained, resident.slots, lr)
+        steps = LocalSteps(local.arithmetic, trained, resident.slots, lr)
         steps([gradient.unsqueeze(0) for gradient in gradients], slice(0, 1))
         for layer, common in seen:
             _track(layer, common)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.errors import require
-from algorithms.parts.option import Draft, Option, Received
+from algorithms.parts.option import Conflict, Draft, Option, Received
 
 if TYPE_CHECKING:
     from algorithms.core.state import State
@@ -39,6 +40,18 @@ class Importance(Option):
     start: Literal["score", "equal"] = "score"
 
     name: ClassVar[str] = "importance"
+    draws_cohort: ClassVar[bool] = True
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            *("clock of the devices", 'start = "score"'),
+            "not be used together, because absent clients cannot be scored",
+            'set algorithm.start = "equal"',
+        ),
+    )
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        return {'start = "score"': 'algorithm.start = "score"'} if self.start == "score" else {}
 
     def __post_init__(self) -> None:
         require(0 < self.gamma <= 1, "algorithm.gamma", self.gamma, "in (0, 1]", "set algorithm.gamma = 0.9")

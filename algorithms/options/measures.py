@@ -14,6 +14,7 @@ from algorithms.core.rows import UpdateRows
 from algorithms.core.state import State
 from algorithms.core.windows import Windows, entered, variances
 from algorithms.parts.option import Draft, Option, Received, Updates
+from algorithms.parts.trained import Trained
 from algorithms.training.reports import statistics
 from algorithms.training.worker import Worker
 
@@ -40,6 +41,11 @@ class Directions:
     def zero(cls, layout: Layout) -> Directions:
         """Return the empty sums of a layout's entries."""
         return cls(np.zeros(layout.floats), np.zeros(layout.floats), layout.parameters.astype(np.float64))
+
+    def watch(self, trained: Trained, rows: UpdateRows) -> None:
+        """Add the models of client updates that took a step."""
+        for i in np.flatnonzero(rows.column("steps") > 0).tolist():
+            self.add(trained.trainer.shared(trained.lanes[i]), trained.received[i])
 
     def add(self, sent: Packed, received: Packed) -> None:
         """Add a model as its client sent and received it."""
@@ -89,7 +95,7 @@ class Compared(Function):
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         directions = Directions.zero(worker.resident.layouts.shared)
-        output = self.updates(replace(worker, watch=directions.add), block, *values)
+        output = self.updates(replace(worker, watches=(*worker.watches, directions.watch)), block, *values)
         beside = {**output.value.beside, Divergence.name: directions}
         return replace(output, value=replace(output.value, beside=beside))
 

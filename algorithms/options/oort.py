@@ -70,6 +70,9 @@ class Oort(Option):
     window: int = 20
 
     name: ClassVar[str] = "oort"
+    draws_cohort: ClassVar[bool] = True
+    setting: ClassVar[str] = 'algorithm.sampling = "oort"'
+
     needs: ClassVar[tuple[str, ...]] = ("loss_rms",)
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
 from algorithms.core.sums import Sum
 from algorithms.options.uplink import clipped
-from algorithms.parts.option import Draft, Option, Received, Updates
+from algorithms.parts.option import Conflict, Draft, Option, Received, Updates
 
 if TYPE_CHECKING:
     from algorithms.core.layouts import Layouts
@@ -93,9 +93,72 @@ class Privacy(Option):
     adaptive: AdaptiveClip | None = None
 
     name: ClassVar[str] = "privacy"
+    setting: ClassVar[str] = "[privacy]"
     on_the_way: ClassVar[bool] = True
     columns: ClassVar[tuple[str, ...]] = ("epsilon",)
     forms_models: ClassVar[str] = "the uplink changes each client's model"
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            *("own rounds", "privacy"),
+            "be left out, because the accounting covers synchronous aggregations alone",
+            "use fedavg, or remove [privacy]",
+        ),
+        Conflict(
+            *("aggregate_every > 1", "privacy"),
+            "be 1, because several clients change a travelling model, and each the order of the others",
+            "use fedavg",
+        ),
+        Conflict(
+            *('sampling other than "poisson"', "privacy"),
+            'be "poisson", because the accounting assumes independent clients',
+            'set algorithm.sampling = "poisson", and algorithm.fraction in place of algorithm.cohort',
+        ),
+        Conflict(
+            *("active < 1", "privacy"),
+            "be 1.0, because the accounting knows one rate",
+            "set algorithm.fraction to the product of both",
+        ),
+        Conflict(
+            *("weights that are not equal", "privacy"),
+            "be Equal(), because a weight scales a clipped change",
+            'set algorithm.weighting = "equal", or use fedavg',
+        ),
+        Conflict(
+            *("server rule that reads reports", "privacy"),
+            "be a rule without the reports of client updates, because they have no noise",
+            "use fedavg",
+        ),
+        Conflict(
+            *("phase by reports", "privacy"),
+            "be a round, because the reports of client updates have no noise",
+            "use an algorithm without such a phase",
+        ),
+        Conflict(
+            *('local.steps = "largest"', "privacy"),
+            "be a number, because the largest client would set the steps of all",
+            "set local.steps = 10",
+        ),
+        Conflict(
+            *('newcomer = "average"', "privacy"),
+            'be "initial", because the average of personal entries has no noise',
+            'set algorithm.newcomer = "initial"',
+        ),
+        Conflict(
+            *("weights that stay with the clients", "privacy"),
+            'be "shared", because no client sends its weights',
+            "remove [privacy]",
+        ),
+        Conflict(
+            *("option that looks at single models", "privacy"),
+            "be left out, because the noise is for a sum of clipped changes",
+            "remove one of the two",
+        ),
+        Conflict(
+            *("clock of the devices", "privacy"),
+            "not be used together, because the accounting assumes q",
+            "remove one of the two",
+        ),
+    )
 
     def __post_init__(self) -> None:
         noise = self.noise

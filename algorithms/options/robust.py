@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from algorithms.options.aggregation import Aggregate
+from algorithms.options.aggregation import AGGREGATES, Aggregate, Mean
 from algorithms.parts.option import Draft, Option, Received, Updates
+
+LOOKS = "the aggregation or an attack looks at each client's model"
+
+SINGLE_MODELS = {"option that looks at single models": "an attack or a robust aggregation"}
+"""Setting of an option that needs the model of each client as the client sent it."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,14 @@ class Robust(Option):
     rule: Aggregate
 
     name: ClassVar[str] = "aggregate"
-    forms_models: ClassVar[str] = "the aggregation or an attack looks at each client's model"
+    forms_models: ClassVar[str] = LOOKS
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        if isinstance(self.rule, Mean):
+            return SINGLE_MODELS
+        name = next(name for name, kind in AGGREGATES.items() if type(self.rule) is kind)
+        return {"robust rule": f'server.aggregate = "{name}"', **SINGLE_MODELS}
 
     def wrap(self, draft: Draft, updates: Updates) -> Updates:
         from algorithms.options.gathered import gathered

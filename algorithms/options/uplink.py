@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -10,13 +11,13 @@ from algorithms.core.errors import InputError
 from algorithms.core.keys import Purpose, torch_seed
 from algorithms.options.chain import FEEDBACK, StageChain
 from algorithms.options.stages import Clip
-from algorithms.parts.option import Draft, Parts, Updates
+from algorithms.parts.option import Conflict, Draft, Parts, Updates
 
 if TYPE_CHECKING:
     from algorithms.core.layouts import Layouts
-    from algorithms.parts.client_update import ClientUpdates, Trained
+    from algorithms.parts.client_update import ClientUpdates
+    from algorithms.parts.trained import Trained
     from algorithms.training.work import Work
-    from algorithms.training.worker import Worker
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,26 @@ class Uplink(StageChain):
     on_the_way: ClassVar[bool] = True
     in_own_rounds: ClassVar[bool] = True
     forms_models: ClassVar[str] = "the uplink changes each client's model"
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        *(
+            Conflict("uplink", other, "be empty, because no client sends its weights", "remove [uplink]")
+            for other in ("centralized", "weights that stay with the clients")
+        ),
+        Conflict(
+            *("uplink.feedback", 'newcomer = "average"'),
+            'be "initial", because a newcomer owes the server nothing',
+            'set algorithm.newcomer = "initial"',
+        ),
+    )
 
     def __post_init__(self) -> None:
         if self.feedback and not self.chain:
             raise InputError("uplink.feedback = true with an empty chain: must have a stage; set uplink.chain")
         super().__post_init__()
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        return {"uplink": f"uplink = {self}"} | ({"uplink.feedback": "uplink.feedback = true"} if self.feedback else {})
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -71,10 +87,10 @@ class Sent:
     def prepared(self, works: list[Work]) -> list[Work]:
         return works
 
-    def __call__(self, worker: Worker, trained: Trained) -> None:
+    def __call__(self, trained: Trained) -> None:
         from algorithms.options.sending import send  # late, because the experiment file is checked without torch
 
-        sending, updates = trained.finite(), trained.updates
+        worker, sending, updates = trained.worker, trained.finite(), trained.updates
 
         def seed(first: int, number: int) -> int:
             place = sending[first + number]

@@ -157,8 +157,9 @@ class Algorithm:
 
     def model_bytes(self, layouts: Layouts) -> int:
         """Return the bytes of a whole model on its way; statistics that nobody tracks are not sent."""
-        tracked = self.local.statistics != "untracked"
-        return layouts.shared.only(lambda entry: tracked or entry.kind is not Kind.STATISTIC).nbytes
+        if self.local.statistics != "untracked":
+            return layouts.shared.nbytes
+        return layouts.shared.only(lambda entry: entry.kind is not Kind.STATISTIC).nbytes
 
     def saved_bytes(self, layouts: Layouts) -> int:
         """Return the bytes by which the options make a message shorter than the model; negative if longer."""

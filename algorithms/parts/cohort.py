@@ -10,15 +10,16 @@ from numpy.typing import NDArray
 
 from algorithms.core.fleet import Block, Function, Outcome, cut, joined
 from algorithms.core.state import TravellingModel
-from algorithms.parts.client_update import NO_INPUT, ClientInput, ClientUpdates
+from algorithms.parts.client_update import ClientUpdates
 from algorithms.parts.option import Draft, Received
+from algorithms.parts.trained import NO_INPUT, ClientInput
 
 
 def client_updates(draft: Draft) -> ClientUpdates:
     """Return the client updates of a round, before the options change them."""
     state, algorithm = draft.state, draft.algorithm
     local = algorithm.local.fitted(draft.fleet.census)
-    return ClientUpdates(local, algorithm.weighting, state.seed, draft.number, True, state.rounds, algorithm.needs)
+    return ClientUpdates(local, algorithm.weighting, state.seed, draft.number, state.rounds, algorithm.needs)
 
 
 def blocks_of(draft: Draft, clients: NDArray[np.int64], models: Sequence[TravellingModel] = ()) -> list[Block]:

@@ -64,7 +64,7 @@ def _unnamed_needs(parts: Parts) -> str:
 
 
 def _sampler_as_option(parts: Parts) -> str:
-    given = next((option for option in parts.options if option.name in ("importance", "candidates", "oort")), None)
+    given = next((option for option in parts.options if option.draws_cohort), None)
     if given is None:
         return ""
     return f"option {given}: must be given to the schedule, which draws by it; write Sample(by={given})"

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError
-from algorithms.parts.option import Parts
+from algorithms.parts.option import Conflict, Option, Parts, place
 from algorithms.parts.settings import SETTINGS
-
-
-class Conflict(NamedTuple):
-    """Two settings that make no sense together.
-
-    Args:
-        one: setting that the error names first, a key of `SETTINGS`.
-        other: setting that the error names second.
-        must: duty of the first one, with the reason.
-        remedy: change that makes sense.
-    """
-
-    one: str
-    other: str
-    must: str
-    remedy: str
 
 
 def check_conflicts(parts: Parts, devices: Devices | None = None) -> None:
@@ -33,17 +17,23 @@ def check_conflicts(parts: Parts, devices: Devices | None = None) -> None:
         parts: parts of a phase.
         devices: devices of the clients, which may set the clock.
     """
-    for one, other, must, remedy in CONFLICTS:
-        first = SETTINGS[one](parts, devices)
-        if first and (second := SETTINGS[other](parts, devices)):
+    of_options = {name: text for option in parts.folded for name, text in option.settings.items()}
+
+    def found(setting: str) -> str:
+        return SETTINGS[setting](parts, devices) if setting in SETTINGS else of_options.get(setting, "")
+
+    for one, other, must, remedy in conflicts_of(type(option) for option in parts.folded):
+        if (first := found(one)) and (second := found(other)):
             raise InputError(f"{first} with {second}: must {must}; {remedy}")
 
 
-MEAN = 'set server.aggregate = "mean", or use another algorithm'
-HONEST = "remove [attack], or use another algorithm"
-WHOLE = "remove [downlink], or use another algorithm"
+def conflicts_of(options: Iterable[type[Option]]) -> tuple[Conflict, ...]:
+    """Return all pairs that are refused, in the order of the checks: of the parts, then of options, of the clock."""
+    return (*PAIRS, *(each for option in sorted(options, key=place) for each in option.conflicts), *LATER)
 
-CONFLICTS: tuple[Conflict, ...] = (
+
+MEAN = 'set server.aggregate = "mean", or use another algorithm'
+PAIRS: tuple[Conflict, ...] = (
     Conflict(
         *("weights by samples", "aggregate_every > 1"),
         "be Equal() if models are redistributed, because each has trained on several clients",
@@ -109,11 +99,6 @@ CONFLICTS: tuple[Conflict, ...] = (
         'be "batch", because the global model has only its initial statistics',
         "leave algorithm.candidates out",
     ),
-    Conflict(
-        *("colluding attack", "uplink"),
-        "be used without an uplink, because its attackers only know each other's updates before they are sent",
-        HONEST,
-    ),
     Conflict(*("robust rule", "own rounds"), "be used with a cohort that trains at once", MEAN),
     Conflict(
         *("robust rule", "aggregate_every > 1"),
@@ -122,85 +107,10 @@ CONFLICTS: tuple[Conflict, ...] = (
     ),
     Conflict(*("robust rule", "weights by reports"), "be used with weights by samples, which it ignores", MEAN),
     Conflict(*("robust rule", "weights that stay with the clients"), "be used with weights that are sent", MEAN),
-    Conflict(*("attack", "own rounds"), "be used with a cohort that trains at once", HONEST),
-    Conflict(
-        *("colluding attack", "aggregate_every > 1"),
-        "be used with aggregate_every = 1, because a model that visits many clients has met an attacker",
-        HONEST,
-    ),
-    Conflict(*("attack", "weights that stay with the clients"), "be used with weights that are sent", HONEST),
-    *(
-        Conflict("uplink", other, "be empty, because no client sends its weights", "remove [uplink]")
-        for other in ("centralized", "weights that stay with the clients")
-    ),
-    Conflict(
-        *("uplink.feedback", 'newcomer = "average"'),
-        'be "initial", because a newcomer owes the server nothing',
-        'set algorithm.newcomer = "initial"',
-    ),
-    Conflict(
-        *("own rounds", "privacy"),
-        "be left out, because the accounting covers synchronous aggregations alone",
-        "use fedavg, or remove [privacy]",
-    ),
-    Conflict(
-        *("aggregate_every > 1", "privacy"),
-        "be 1, because several clients change a travelling model, and each the order of the others",
-        "use fedavg",
-    ),
-    Conflict(
-        *('sampling other than "poisson"', "privacy"),
-        'be "poisson", because the accounting assumes independent clients',
-        'set algorithm.sampling = "poisson", and algorithm.fraction in place of algorithm.cohort',
-    ),
-    Conflict(
-        *("active < 1", "privacy"),
-        "be 1.0, because the accounting knows one rate",
-        "set algorithm.fraction to the product of both",
-    ),
-    Conflict(
-        *("weights that are not equal", "privacy"),
-        "be Equal(), because a weight scales a clipped change",
-        'set algorithm.weighting = "equal", or use fedavg',
-    ),
-    Conflict(
-        *("server rule that reads reports", "privacy"),
-        "be a rule without the reports of client updates, because they have no noise",
-        "use fedavg",
-    ),
-    Conflict(
-        *("phase by reports", "privacy"),
-        "be a round, because the reports of client updates have no noise",
-        "use an algorithm without such a phase",
-    ),
-    Conflict(
-        *('local.steps = "largest"', "privacy"),
-        "be a number, because the largest client would set the steps of all",
-        "set local.steps = 10",
-    ),
-    Conflict(
-        *('newcomer = "average"', "privacy"),
-        'be "initial", because the average of personal entries has no noise',
-        'set algorithm.newcomer = "initial"',
-    ),
-    Conflict(
-        *("weights that stay with the clients", "privacy"),
-        'be "shared", because no client sends its weights',
-        "remove [privacy]",
-    ),
-    Conflict(
-        *("attack or robust rule", "privacy"),
-        "be left out, because the noise is for a sum of clipped changes",
-        "remove one of the two",
-    ),
-    Conflict(*("downlink", "own rounds"), "be used with rounds that begin with one global model", WHOLE),
-    Conflict(
-        *("downlink", "aggregate_every > 1"),
-        "be used with aggregate_every = 1, because models travel from client to client",
-        WHOLE,
-    ),
-    Conflict(*("downlink", "weights that stay with the clients"), "be left out, because no weights are sent", WHOLE),
-    Conflict(*("downlink", "candidates"), "be left out, because all candidates receive the whole model", WHOLE),
+)
+"""Pairs of settings of the parts."""
+
+LATER: tuple[Conflict, ...] = (
     Conflict(
         *("clock of the devices", "max_staleness"),
         "not be used together, because this clock counts arrivals",
@@ -212,24 +122,9 @@ CONFLICTS: tuple[Conflict, ...] = (
         "use another algorithm",
     ),
     Conflict(
-        *("clock of the devices", "downlink"),
-        "not be used together, because it sends whole models",
-        "remove one of the two",
-    ),
-    Conflict(
-        *("clock of the devices", "privacy"),
-        "not be used together, because the accounting assumes q",
-        "remove one of the two",
-    ),
-    Conflict(
         *("clock of the devices", "candidates"),
         "not be used together, because candidates would be asked without a clock",
         'set algorithm.sampling = "oort" instead',
-    ),
-    Conflict(
-        *("clock of the devices", 'start = "score"'),
-        "not be used together, because absent clients cannot be scored",
-        'set algorithm.start = "equal"',
     ),
     Conflict(
         *("oort", "active < 1"),
@@ -257,7 +152,7 @@ CONFLICTS: tuple[Conflict, ...] = (
         'set algorithm.late = "drop"',
     ),
     Conflict(
-        *('late = "stale"', "attack or robust rule"),
+        *('late = "stale"', "option that looks at single models"),
         "not be used together, because late models are added to a sum",
         'set algorithm.late = "drop"',
     ),
@@ -282,4 +177,4 @@ CONFLICTS: tuple[Conflict, ...] = (
         'set algorithm.late = "drop", or set `on_the_way` in its class',
     ),
 )
-"""All pairs that are refused, in the order in which they are looked for."""
+"""Pairs that are looked for after those of the options."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,22 @@ RESERVED = ("server", "until", "redistribution", "arrivals")
 FUNCTION: Any = Function
 
 Kind = TypeVar("Kind")
+
+
+class Conflict(NamedTuple):
+    """Two settings that make no sense together.
+
+    Args:
+        one: setting that the error names first: a key of `algorithms.parts.settings.SETTINGS` or `Option.settings`.
+        other: setting that the error names second.
+        must: duty of the first one, with the reason.
+        remedy: change that makes sense.
+    """
+
+    one: str
+    other: str
+    must: str
+    remedy: str
 
 
 class Parts(Protocol):
@@ -102,6 +118,9 @@ class Option:
     needs_batch_norm: ClassVar[bool] = False
     """Whether the model must have batch-norm layers that track statistics."""
 
+    draws_cohort: ClassVar[bool] = False
+    """Whether it draws the cohort, and so stands in `Sample.by`, not among an algorithm's options."""
+
     on_the_way: ClassVar[bool] = False
     """Whether it changes models on their way to the server, late and asynchronous ones too."""
 
@@ -110,6 +129,25 @@ class Option:
 
     columns: ClassVar[tuple[str, ...]] = ()
     """Names of the measures that it adds to a round's report, and so to `metrics.parquet`."""
+
+    conflicts: ClassVar[tuple[Conflict, ...]] = ()
+    """Pairs of settings that are refused; one of each pair is usually among its own `settings`."""
+
+    setting: ClassVar[str] = ""
+    """The option as its users write it, in errors; by default its `repr`."""
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Settings that it has, as errors write them, by the names that `conflicts` give them."""
+        return {self.name: self.setting or f"option {self}"}
+
+    def client_columns(self, clients: NDArray[np.int64], seed: int) -> Mapping[str, NDArray[Any]]:
+        """Return facts of the training clients by the column of `updates.parquet` that has them, [K] each."""
+        return {}
+
+    def excluded(self, clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+        """Return the training clients whose own test parts are not evaluated, if the option is of the experiment."""
+        return clients[:0]
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -341,8 +379,9 @@ def ordered(options: Iterable[Option]) -> tuple[Option, ...]:
                 "by which their memories are kept; set `name` in the class, or leave one out"
             )
     brought = {each.name: each for option in given.values() for each in option.brings}
-    return tuple(sorted((brought | given).values(), key=_place))
+    return tuple(sorted((brought | given).values(), key=place))
 
 
-def _place(option: Option) -> int:
+def place(option: Option | type[Option]) -> int:
+    """Return the place of an option in `ORDER`."""
     return ORDER.index(option.name) if option.name in ORDER else len(ORDER)

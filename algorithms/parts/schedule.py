@@ -132,11 +132,11 @@ class Sample:
         if self.active < 1:
             active = generator(seed, Purpose.ACTIVE, round_number).random(len(clients)) < self.active
             clients, weights = clients[active], weights if weights is None else weights[active]
+        rng = generator(seed, Purpose.COHORT, round_number)
         if self.by == "poisson":
-            return np.sort(clients[generator(seed, Purpose.COHORT, round_number).random(len(clients)) < self.rate])
+            return np.sort(clients[rng.random(len(clients)) < self.rate])
         if size >= len(clients):
             return np.sort(clients)
-        rng = generator(seed, Purpose.COHORT, round_number)
         if self.by == "uniform" or weights is None:
             return np.sort(clients[rng.choice(len(clients), size, replace=False, shuffle=False)])
         fixed = fixed and self.by == "size" and self.active == 1

@@ -1,4 +1,4 @@
-"""Settings of an algorithm that conflict with others, by the name that users know."""
+"""Settings of an algorithm's parts that conflict with others, by the name that users know."""
 
 from __future__ import annotations
 
@@ -27,21 +27,8 @@ def clock_of(parts: Parts, devices: Devices | None = None) -> str:
     return key or ("devices that are not always available" if devices is not None and devices.absent else "")
 
 
-def _option(parts: Parts, name: str) -> Option | None:
-    return next((option for option in parts.folded if option.name == name), None)
-
-
 def _is_oort(by: object) -> bool:
     return isinstance(by, Option) and by.name == "oort"
-
-
-def _colludes(parts: Parts) -> bool:
-    return bool(getattr(_option(parts, "attack"), "colludes", False))
-
-
-def _robust(parts: Parts, _: Devices | None) -> str:
-    rule = getattr(_option(parts, "aggregate"), "rule", None)
-    return "" if rule is None or type(rule).__name__ == "Mean" else f"server.aggregate = {rule}"
 
 
 def _personal(parts: Parts, _: Devices | None) -> str:
@@ -82,11 +69,6 @@ def _work_of_its_own(parts: Parts, _: Devices | None) -> str:
 def _text(holds: Callable[[Parts], object], text: Callable[[Parts], str]) -> Setting:
     """Return the setting with a text if something holds."""
     return lambda parts, _: text(parts) if holds(parts) else ""
-
-
-def _of(name: str, text: Callable[[Option], str]) -> Setting:
-    """Return the setting that is an option."""
-    return lambda parts, _: "" if (found := _option(parts, name)) is None else text(found)
 
 
 SETTINGS: Mapping[str, Setting] = {
@@ -155,24 +137,9 @@ SETTINGS: Mapping[str, Setting] = {
         lambda a: a.local.statistics == "untracked", lambda a: 'local.statistics = "untracked"'
     ),
     "losses measured after an update": _measured,
-    "candidates": _of("candidates", lambda each: "algorithm.candidates"),
-    "oort": _of("oort", lambda each: 'algorithm.sampling = "oort"'),
-    'start = "score"': _of(
-        "importance", lambda each: 'algorithm.start = "score"' if getattr(each, "start", "") == "score" else ""
-    ),
-    "attack": _of("attack", lambda each: f"attack = {each}"),
-    "colluding attack": lambda parts, _: f"attack = {_option(parts, 'attack')}" if _colludes(parts) else "",
-    "robust rule": _robust,
-    "attack or robust rule": lambda parts, _: (
-        "an attack or a robust aggregation" if _option(parts, "attack") or _option(parts, "aggregate") else ""
-    ),
-    "uplink": _of("uplink", lambda each: f"uplink = {each}"),
-    "uplink.feedback": _of("uplink", lambda each: "uplink.feedback = true" if getattr(each, "feedback", False) else ""),
-    "downlink": _of("downlink", lambda each: "[downlink]"),
-    "privacy": _of("privacy", lambda each: "[privacy]"),
     "option of plain rounds": _of_plain_rounds,
     "option with work of its own": _work_of_its_own,
     "round function": _text(lambda a: a.own_round is not None, lambda a: "rounds of its own"),
     "clock of the devices": _clock,
 }
-"""Settings that conflict with others, by name."""
+"""Settings of parts that conflict with others, by name; options name their own."""

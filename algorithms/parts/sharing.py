@@ -35,8 +35,8 @@ class Sharing:
     meaningless in evaluation. Data without a client, or of a client without personal state, is therefore evaluated
     with the average, and no bytes are counted. A held-out client may instead be evaluated with its `own` statistics.
     They come from a pass over the data that it is evaluated on (see `algorithms.training.statistics`); its affine
-    entries stay the average. A client with too few samples for batch norm, usually one, keeps the average. Under
-    differential privacy the initial entries take the average's place everywhere, because the average has no noise.
+    entries stay the average. A client with too few samples for batch norm, usually one, keeps the average. If an
+    option adds noise, the initial entries take the average's place everywhere, because the average has no noise.
 
     Args:
         weights: scope of all entries outside batch norm.

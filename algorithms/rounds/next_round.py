@@ -8,6 +8,7 @@ from algorithms.core.clients import Census
 from algorithms.core.errors import InputError
 from algorithms.core.fleet import Fleet
 from algorithms.core.returned import name_of
+from algorithms.core.rows import UpdateRows
 from algorithms.core.state import State
 from algorithms.options.device_seconds import DeviceSeconds
 from algorithms.options.joins import Joins
@@ -15,6 +16,7 @@ from algorithms.options.virtual_time import VirtualTime
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals
 from algorithms.parts.option import Option
+from algorithms.parts.rules import Rule
 from algorithms.rounds.clock import on_clock
 from algorithms.rounds.redistribution import start_redistributing
 from algorithms.rounds.round import PendingRound, start_synchronous
@@ -29,7 +31,9 @@ def start_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool 
         fleet: fleet that runs the blocks.
         last: whether this is the run's last round, which always aggregates.
     """
-    phase = _in_federation(algorithm.phase(state.phase), fleet.census)
+    phase, census = algorithm.phase(state.phase), fleet.census
+    if census.devices is not None or census.joins is not None:
+        phase = _in_federation(phase, census)
     start = phase.own_round or (start_redistributing if phase.every > 1 else start_synchronous)
     pending = start(state, phase, fleet, last=last)
     if not isinstance(pending, PendingRound):
@@ -39,7 +43,7 @@ def start_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool 
         after = pending.finish()
         if not isinstance(after, State) or after.report is None:
             raise _wrong_round(start, "a PendingRound that finishes with a State and its report", after)
-        return _switched(after, phase)
+        return after if phase.until is None else _switched(after, after.report.updates, phase.until)
 
     return PendingRound(finish)
 
@@ -62,8 +66,6 @@ def _wrong_round(start: object, must: str, value: object) -> InputError:
 
 def _in_federation(algorithm: Algorithm, census: Census) -> Algorithm:
     """Return a phase with the options that its clients bring: virtual time, and joining later."""
-    if census.devices is None and census.joins is None:
-        return algorithm
     if isinstance(algorithm.schedule, Arrivals) or not algorithm.schedule.sends:
         return algorithm  # arrivals have a clock of their own, and united data need none
     options: list[Option] = [] if census.joins is None else [Joins()]
@@ -72,14 +74,11 @@ def _in_federation(algorithm: Algorithm, census: Census) -> Algorithm:
     return algorithm.folding(*options)
 
 
-def _switched(state: State, algorithm: Algorithm) -> State:
+def _switched(state: State, rows: UpdateRows, until: Rule) -> State:
     """Begin the next phase, with the server's memory, if its rule has fired and the round ended in an aggregation."""
-    if algorithm.until is None or state.report is None:
-        return state
-    rows = state.report.updates
     pairs = zip(rows.clients.tolist(), rows.reports(), rows.trained, strict=True)
     reports = {client: report for client, report, trained in pairs if trained}
-    ended, memory = algorithm.until(state.round, state.rounds, reports, state.of("until"))
+    ended, memory = until(state.round, state.rounds, reports, state.of("until"))
     if ended and not state.travelling_models:
         return replace(state, phase=state.phase + 1).keeping("until", {})
     return state.keeping("until", memory)

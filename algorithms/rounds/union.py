@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
+from algorithms.core.clients import ClientData, SamplePart
 from algorithms.core.errors import DivergedError
 from algorithms.core.fleet import Block, Function, Output
-from algorithms.parts.client_update import ClientInput, ClientUpdates, UpdateSums
+from algorithms.parts.client_update import ClientUpdates, UpdateSums
+from algorithms.parts.trained import NO_INPUT
 from algorithms.training.worker import Worker
+
+
+@dataclass(frozen=True)
+class UnionData:
+    """Samples of several clients as those of one.
+
+    Args:
+        data: samples of all clients.
+        clients: clients that provide the samples together.
+    """
+
+    data: ClientData
+    clients: Sequence[int]
+
+    def samples(self, client: int, part: SamplePart) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return a part of the clients' samples, end to end."""
+        return self.data.union(self.clients, part)
 
 
 @dataclass(frozen=True)
@@ -29,9 +51,10 @@ class UnionUpdate(Function):
         return self.updates.join(left, right)
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
-        first = replace(block, clients=block.clients[:1], inputs=(ClientInput(None, 0.0, union=block.clients),))
+        first = replace(block, clients=block.clients[:1], inputs=(NO_INPUT,))
+        data: Any = UnionData(worker.data, block.clients)  # a client update reads nothing else
         try:
             # The union is one long update, whose rank would be that of its weights.
-            return self.updates(replace(worker, low_rank=None), first, *values)
+            return self.updates(replace(worker, data=data, low_rank=None), first, *values)
         except DivergedError as error:
             raise DivergedError(f"{self.name}, trained as {error}") from None

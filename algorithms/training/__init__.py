@@ -1,1 +1,1 @@
-"""Training of client updates: the chain of a local step, and the executions that run it."""
+"""Training of client updates: the arithmetic of a local step, and the executions that run it."""

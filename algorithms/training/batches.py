@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from algorithms.training.augment import Augment
 from algorithms.training.work import StackedBatch, Work
 
 GATHER_BYTES = 2**19
@@ -30,33 +31,16 @@ def stacked_batches(works: Sequence[Work]) -> Iterator[StackedBatch]:
     planned, rows = _plan(works)
     if not planned:
         return
-    x = works[0].x if len(works) == 1 else torch.cat([work.x for work in works])
-    y = works[0].y if len(works) == 1 else torch.cat([work.y for work in works])
-    index = torch.from_numpy(rows).to(x.device)
-    augment, draws = works[0].augment, _draws(works)
-    most = max(1, GATHER_BYTES // max(1, x[0].nbytes))
-    first = 0
-    while first < len(planned):
-        last, count = first, 0
-        while last < len(planned) and (last == first or count + _rows(planned[last]) <= most):
-            count += _rows(planned[last])
-            last += 1
-        chosen, index = index[:count], index[count:]
-        gathered_x, gathered_y = x.index_select(0, chosen), y.index_select(0, chosen)
-        if augment is not None:
-            now, draws = draws[:count], draws[count:]
-            gathered_x = augment.change(gathered_x, now)
-            if y.dim() == 3:
-                gathered_y = augment.change.labels(gathered_y, now)
-        start = 0
-        for lanes, size in planned[first:last]:
-            end = start + _length(lanes) * size
-            # The shape of a sample may differ from the data's after a crop.
-            step_x = gathered_x[start:end].view(_length(lanes), size, *gathered_x.shape[1:])
-            step_y = gathered_y[start:end].view(_length(lanes), size, *gathered_y.shape[1:])
-            yield StackedBatch(lanes, size, step_x, step_y)
-            start = end
-        first = last
+    x, y = (each[0] if len(works) == 1 else torch.cat(each) for each in zip(*((w.x, w.y) for w in works), strict=True))
+    index, augment = torch.from_numpy(rows).to(x.device), works[0].augment
+    draws, start = None if augment is None else _draws(works), 0
+    for steps in _groups(planned, GATHER_BYTES // max(1, x[0].nbytes)):
+        used = slice(start, start + sum(map(_rows, steps)))
+        gathered = x.index_select(0, index[used]), y.index_select(0, index[used])
+        if augment is not None and draws is not None:
+            gathered = _changed(augment.change, *gathered, draws[used])
+        yield from _cut(steps, *gathered)
+        start = used.stop
 
 
 Planned = tuple[slice, int]
@@ -70,6 +54,35 @@ def _length(lanes: slice) -> int:
 
 def _rows(planned: Planned) -> int:
     return _length(planned[0]) * planned[1]
+
+
+def _groups(planned: Sequence[Planned], most: int) -> Iterator[Sequence[Planned]]:
+    """Yield neighbouring steps of at most `most` samples together, at least one step at a time."""
+    first, count = 0, 0
+    for last, step in enumerate(planned):
+        if last > first and count + _rows(step) > most:
+            yield planned[first:last]
+            first, count = last, 0
+        count += _rows(step)
+    yield planned[first:]
+
+
+def _cut(steps: Sequence[Planned], x: torch.Tensor, y: torch.Tensor) -> Iterator[StackedBatch]:
+    """Yield the batches of some steps from their samples, end to end."""
+    start = 0
+    for lanes, size in steps:
+        count, end = _length(lanes), start + _rows((lanes, size))
+        # The shape of a sample may differ from the data's after a crop.
+        step_x, step_y = (each[start:end].view(count, size, *each.shape[1:]) for each in (x, y))
+        yield StackedBatch(lanes, size, step_x, step_y)
+        start = end
+
+
+def _changed(
+    change: Augment, x: torch.Tensor, y: torch.Tensor, draws: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return augmented samples, and labels that are images moved like them."""
+    return change(x, draws), change.labels(y, draws) if y.dim() == 3 else y
 
 
 def _narrowed(work: Work) -> Work:
@@ -102,7 +115,7 @@ def _plan(works: Sequence[Work]) -> tuple[list[Planned], NDArray[np.int64]]:
 
 
 def _draws(works: Sequence[Work]) -> torch.Tensor:
-    """Return the draws of all augmented samples in the order of use; an empty tensor without augmentation."""
+    """Return the draws of all augmented samples in the order of use."""
     drawn = [(work.augment.draws, work.batches) for work in works if work.augment is not None]
     each = [torch.split(draws, [len(rows) for rows in batches]) for draws, batches in drawn if len(batches)]
     ordered = [parts[t] for t in range(len(works[0].batches)) for parts in each if t < len(parts)]

@@ -59,7 +59,7 @@ def choose(
     - `compile`, `channels_last`, a client update of the user's own, or bf16 on a CPU: sequential.
     - A stack of linear layers with ReLU, tanh or sigmoid, plain cross-entropy, a constant learning rate, and SGD
       without `clip` and `nesterov`: low-rank if a client update uses at most 0.75 sum(in out) / sum(in + out) samples,
-      over the layers, and no client's model must be formed; else fused. A chain with terms that read slots, such as
+      over the layers, and no client's model must be formed; else fused. Arithmetic with terms that read slots, such as
       SCAFFOLD's, is fused only if `execution = "fused"` asks for it.
     - Otherwise on a GPU: vectorised.
     - Otherwise on a CPU: vectorised if the model has no convolution and at most 2^18 values, and blocks have at
@@ -85,7 +85,7 @@ def choose(
     linear = layers_of(module) is not None
     if compute.compile and shutil.which("c++") is None and shutil.which("g++") is None:
         raise InputError("local.compile = true: must be false without a C++ compiler; install g++, or remove it")
-    chain = local.chain
+    arithmetic = local.arithmetic
     if why := _stops_folding(local, linear, forms_models):
         raise InputError(
             f'local.execution = "{compute.execution}": must be sequential or vectorised, because {why}; '
@@ -99,8 +99,8 @@ def choose(
         return compute
     if compute.compile or compute.channels_last or (compute.precision == "bf16" and device == "cpu"):
         return replace(compute, execution="sequential")
-    by_hand = linear and local.has_gradient_by_hand and chain.is_foldable
-    if by_hand and not chain.reads_slots and compute.precision != "bf16":
+    by_hand = linear and local.has_gradient_by_hand and arithmetic.is_foldable
+    if by_hand and not arithmetic.reads_slots and compute.precision != "bf16":
         low = keeps_low_rank(local) and not forms_models and samples <= MOST_RANK * _least_width(module)
         return replace(compute, execution="low-rank" if low else "fused")
     small = Layout.of(module).floats <= SMALL_MODEL and not any(
@@ -113,14 +113,14 @@ def choose(
 
 def _stops_folding(local: Local, linear: bool, forms_models: str) -> str:
     """Return the reason why the given execution with gradients by hand cannot train the model, else ""."""
-    execution, chain = local.compute.execution, local.chain
+    execution, arithmetic = local.compute.execution, local.arithmetic
     if execution not in ("fused", "low-rank"):
         return ""
     if not linear:
         return "the model is no stack of linear layers without norm"
     if not local.has_gradient_by_hand:
         return "local.loss and local.lr_schedule need autograd, unless they are plain cross-entropy and constant"
-    if not chain.is_foldable:
+    if not arithmetic.is_foldable:
         return "local.clip, local.nesterov, Adam and terms that are not affine need the whole gradient"
     if execution == "low-rank" and not keeps_low_rank(local):
         return "the local steps read the client's own values or end with a change of them, such as SCAFFOLD's"

@@ -12,7 +12,7 @@ from torch.nn.functional import cosine_similarity, softplus
 
 from algorithms.core.errors import InputError
 from algorithms.core.head import head_layers
-from algorithms.training.chain import LocalSteps
+from algorithms.training.steps import LocalSteps
 from algorithms.training.terms import RECEIVED
 
 Entries = Mapping[str, torch.Tensor]

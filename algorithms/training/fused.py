@@ -11,10 +11,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from algorithms.training.batches import stacked_batches
-from algorithms.training.chain import LocalSteps, MomentumDirection, Stacks
 from algorithms.training.local import Local
 from algorithms.training.losses import mean_losses
 from algorithms.training.resident import Resident
+from algorithms.training.steps import LocalSteps, MomentumDirection, Stacks
 from algorithms.training.work import StackedBatch, Trainer, Work
 
 Tensor = torch.Tensor
@@ -73,9 +73,9 @@ STACKS = (torch.bmm, torch.baddbmm, Tensor.baddbmm_)
 
 
 class Fused(Trainer):
-    """Trainer of all lanes at once that compiles the chain of a local step into the products of the backward pass.
+    """Trainer of all lanes at once that compiles the arithmetic of a local step into the products of the backward pass.
 
-    With delta the gradient of a layer's output and x its input, both of a lane's batch of n samples, and the chain's
+    With delta the gradient of a layer's output and x its input, both of a lane's batch of n samples, and the step's
     terms a_i W + b_i V_i:
 
         W <- (1 - lr sum_i a_i) W - lr sum_i b_i V_i - lr / n delta^T x
@@ -102,7 +102,7 @@ class Fused(Trainer):
     @torch.no_grad()
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one client update in each lane; see `Trainer`."""
-        steps = LocalSteps(local.chain, self._resident.trained(local), self._resident.slots, lr)
+        steps = LocalSteps(local.arithmetic, self._resident.trained(local), self._resident.slots, lr)
         folded = _folded(steps)
         stacks = {entry.name: stack for entry, stack in self._resident.stacks.items()}
         bound: dict[tuple[int, int], list[BoundLayer]] = {}
@@ -150,20 +150,20 @@ class Fused(Trainer):
 
 
 Folded = tuple[float, float, float, Stacks]
-"""A chain compiled for folding: momentum, and a, b and V of its affine terms a W + b V together."""
+"""Arithmetic compiled for folding: momentum, and a, b and V of its affine terms a W + b V together."""
 
 
 def _folded(steps: LocalSteps) -> Folded:
-    """Compile the chain of local steps; add up several constants, once a client update."""
-    chain = steps.chain
-    if not (chain.is_foldable and isinstance(chain.direction, MomentumDirection)):
-        raise ValueError(f"{chain} cannot be folded")
-    a = sum(term.a for term in chain.affine)
-    constants = [(term.b, steps.stacks(term.v)) for term in chain.affine if term.v is not None]
+    """Compile the arithmetic of local steps; add up several constants, once a client update."""
+    arithmetic = steps.arithmetic
+    if not (arithmetic.is_foldable and isinstance(arithmetic.direction, MomentumDirection)):
+        raise ValueError(f"{arithmetic} cannot be folded")
+    a = sum(term.a for term in arithmetic.affine)
+    constants = [(term.b, steps.stacks(term.v)) for term in arithmetic.affine if term.v is not None]
     b, v = constants[0] if constants else (0.0, {})
     for other, stacks in constants[1:]:
         b, v = 1.0, {name: b * stack + other * stacks[name] for name, stack in v.items()}
-    return chain.direction.beta, a, b, v
+    return arithmetic.direction.beta, a, b, v
 
 
 class FixedEntry:
@@ -187,7 +187,7 @@ class FoldedEntry(FixedEntry):
 
     Args:
         steps: weights and slots.
-        folded: compiled chain.
+        folded: compiled arithmetic.
         name: entry.
         lanes: lanes that take the steps together.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import cos, floor, inf, pi
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -27,7 +28,7 @@ from algorithms.training.own_update import OwnUpdate
 from algorithms.training.terms import AffineTerm
 
 if TYPE_CHECKING:
-    from algorithms.training.chain import Chain, Stage
+    from algorithms.training.steps import Arithmetic, Substep
 
 Option = bool | float | list[float]
 """Argument of an optimiser of `torch.optim`."""
@@ -37,7 +38,7 @@ Option = bool | float | list[float]
 class Local:
     """Minibatch SGD, or another optimiser, on one client's samples.
 
-    With g the gradient of the batch's mean loss, a local step is a chain:
+    With g the gradient of the batch's mean loss, the arithmetic of a local step is
 
         g <- g min(1, clip / |g|)
         g <- g + weight_decay w
@@ -128,10 +129,10 @@ class Local:
         own = (*adam, *momentum, *(("batches",) if self.batches else ()))
         return {**dict.fromkeys(own, "personal"), **self.method.slots}
 
-    @property
-    def chain(self) -> Chain:
+    @cached_property
+    def arithmetic(self) -> Arithmetic:
         """Arithmetic of a local step."""
-        from algorithms.training.chain import AdamDirection, Chain, GradientClip, MomentumDirection, Transform
+        from algorithms.training.steps import AdamDirection, Arithmetic, GradientClip, MomentumDirection, Transform
 
         method = self.method
         terms: list[AffineTerm | Transform] = [*method.first_terms]
@@ -144,10 +145,10 @@ class Local:
         if self.optimizer == "adam":
             direction = AdamDirection(self.beta1, self.beta2, self.eps)
         reads_received = method.overrides("finish", "loss_term")
-        return Chain(tuple(terms), direction, method.stages or self._optimiser, reads_received)
+        return Arithmetic(tuple(terms), direction, method.substeps or self._optimiser, reads_received)
 
     @property
-    def _optimiser(self) -> tuple[Stage, ...]:
+    def _optimiser(self) -> tuple[Substep, ...]:
         """Optimiser of `torch.optim`, as the only stage; none for SGD and Adam."""
         if self.optimizer in OWN:
             return ()
@@ -200,15 +201,17 @@ class Local:
         Raises:
             InputError: the rate decays at shares of the rounds, and their number is unknown.
         """
-        if not self.lr_decay_at:
-            return self.lr * self.lr_decay ** (round_number - 1)
+        passed = self._passed(round_number, rounds) if self.lr_decay_at else round_number - 1
+        return self.lr * self.lr_decay**passed
+
+    def _passed(self, round_number: int, rounds: int | None) -> int:
+        """Return how many of the shares of the rounds in `lr_decay_at` have passed."""
         if rounds is None:
             raise InputError(
                 f"local.lr_decay_at = {self.lr_decay_at}, and the number of rounds is unknown: must be known; "
                 "give `begin` the rounds"
             )
-        passed = sum(round_number > floor(round(share * rounds, 9)) for share in self.lr_decay_at)
-        return self.lr * self.lr_decay**passed
+        return sum(round_number > floor(round(share * rounds, 9)) for share in self.lr_decay_at)
 
     def fitted(self, census: Census, reporting: int | None = None) -> Self:
         """Return this part with values that depend on the training clients, such as `steps = "largest"`, as numbers.

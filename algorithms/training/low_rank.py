@@ -13,10 +13,10 @@ from algorithms.core.finite import first_nonfinite
 from algorithms.core.layout import Packed
 from algorithms.core.sums import Sum
 from algorithms.training.batches import stacked_batches
-from algorithms.training.chain import Chain, MomentumDirection
 from algorithms.training.fused import Layer, layers_of, losses_by_lane
 from algorithms.training.local import Local
 from algorithms.training.resident import Resident
+from algorithms.training.steps import Arithmetic, MomentumDirection
 from algorithms.training.terms import RECEIVED
 from algorithms.training.work import StackedBatch, Trainer, Work
 
@@ -29,7 +29,7 @@ def keeps_low_rank(local: Local) -> bool:
     They train the whole model in one stage, read no constant except the received weights, and nothing follows them.
     """
     plain = not local.method.overrides("finish", "train") and local.part == "all"
-    return plain and local.chain.is_foldable and not local.chain.reads_slots
+    return plain and local.arithmetic.is_foldable and not local.arithmetic.reads_slots
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Coefficients:
         W = s W_0 - sum_j c_j D_j,   u = p W_0 + sum_j q_j D_j        with D_j the mean gradient of step j
 
     Args:
-        chain: arithmetic of a step; see `keeps_low_rank`.
+        arithmetic: arithmetic of a step; see `keeps_low_rank`.
         lr: learning rate of the round.
         s: share of the received weights in the weights.
         p: share of the received weights in the velocity.
@@ -47,7 +47,7 @@ class Coefficients:
         q: shares of the gradients in the velocity, [t].
     """
 
-    chain: Chain
+    arithmetic: Arithmetic
     lr: float
     s: float = 1.0
     p: float = 0.0
@@ -56,7 +56,7 @@ class Coefficients:
 
     def after(self) -> Coefficients:
         """Return the coefficients after one more step: u <- beta u + D + a W + b W_0, then W <- W - lr u."""
-        direction, terms = self.chain.direction, self.chain.affine
+        direction, terms = self.arithmetic.direction, self.arithmetic.affine
         beta = direction.beta if isinstance(direction, MomentumDirection) else 0.0
         a, b = sum(term.a for term in terms), sum(term.b for term in terms if term.v == RECEIVED)
         q = np.append(beta * self.q - a * self.c, 1.0)
@@ -214,7 +214,7 @@ class LowRank(Trainer):
         """Make one client update in each lane; see `Trainer`."""
         stacks: Mapping[str, Tensor] = self._resident.trained(local)
         weights = [(stacks[weight][0], None if bias is None else stacks[bias][0]) for weight, bias, _ in self._layers]
-        self._factors = factors = Factors(self._layers, weights, works, Coefficients(local.chain, lr))
+        self._factors = factors = Factors(self._layers, weights, works, Coefficients(local.arithmetic, lr))
         taken = list(stacked_batches(works))
         return losses_by_lane(taken, [factors.step(batch) for batch in taken], len(works))
 

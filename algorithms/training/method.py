@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from algorithms.training.chain import LocalSteps, Stage
     from algorithms.training.contrast import Contrast
+    from algorithms.training.steps import LocalSteps, Substep
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class Method:
         return ()
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
-        """Stages that take the steps in turn, in place of SGD; all stages take one batch before the next."""
+    def substeps(self) -> tuple[Substep, ...]:
+        """Substeps that take the steps in turn, in place of SGD; all substeps take one batch before the next."""
         return ()
 
     @property
     def repeats(self) -> int:
         """Number of steps in a row on each batch."""
-        return max(1, len(self.stages))
+        return max(1, len(self.substeps))
 
     def plan(self, batches: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
         """Return the rows of each step, given those of each batch."""

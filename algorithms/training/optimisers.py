@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from algorithms.core.errors import InputError
-from algorithms.training.chain import LocalSteps, Tensors
+from algorithms.training.steps import LocalSteps, Tensors
 
 Stored = tuple[torch.Tensor, bool]
 """State of a parameter, [lanes, ...], and whether it has the parameter's shape; else it is a number a lane."""

@@ -100,7 +100,7 @@ class Resident:
             rows[lanes] = rows[0].copy() if isinstance(rows, np.ndarray) else rows[0].clone()
 
     @torch.no_grad()
-    def exchange(self, lanes: int) -> None:
+    def swap(self, lanes: int) -> None:
         """Exchange the models of the first lanes and the clients' second ones."""
         second = self.slots[SECOND_MODEL]
         for entry, stack in self.stacks.items():

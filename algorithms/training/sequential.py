@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from algorithms.core.batch_norm import train_mode
 from algorithms.training.batches import stacked_batches
-from algorithms.training.chain import LocalSteps
 from algorithms.training.compute import Compute
 from algorithms.training.dropout import Masks, draws
 from algorithms.training.forked import forked
 from algorithms.training.local import Local
 from algorithms.training.losses import Taken, losses_of
 from algorithms.training.resident import Resident
+from algorithms.training.steps import LocalSteps
 from algorithms.training.work import Trainer, Work
 
 
@@ -55,7 +55,7 @@ class Sequential(Trainer):
         train_mode(resident.module, local.statistics)
         trained = resident.trained(local)
         parameters = [resident.parameters[name] for name in trained]
-        steps = LocalSteps(local.chain, trained, resident.slots, lr, *resident.beside)
+        steps = LocalSteps(local.arithmetic, trained, resident.slots, lr, *resident.beside)
         contrast = local.method.loss_term(resident.module, steps)
         taken: list[Taken] = []
         count = len(works[0].batches) if works else 0

@@ -11,7 +11,6 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from algorithms.core.batch_norm import train_mode
 from algorithms.training.batches import stacked_batches
-from algorithms.training.chain import LocalSteps
 from algorithms.training.compute import Compute
 from algorithms.training.contrast import Anchors, Contrast
 from algorithms.training.dropout import Masks
@@ -19,6 +18,7 @@ from algorithms.training.local import Local
 from algorithms.training.loss import Loss
 from algorithms.training.losses import Taken, losses_of
 from algorithms.training.resident import Resident
+from algorithms.training.steps import LocalSteps
 from algorithms.training.work import Trainer, Work
 
 Tensors = dict[str, torch.Tensor]
@@ -46,7 +46,7 @@ class Vectorised(Trainer):
         others = {e: stack for e, stack in self._resident.stacks.items() if e.name not in trained}
         constant = {e.name: stack for e, stack in others.items() if not e.is_parameter}
         fixed = {e.name: stack for e, stack in others.items() if e.is_parameter}
-        steps = LocalSteps(local.chain, trained, self._resident.slots, lr, *self._resident.beside)
+        steps = LocalSteps(local.arithmetic, trained, self._resident.slots, lr, *self._resident.beside)
         contrast = local.method.loss_term(self._resident.module, steps)
         taken: list[Taken] = []
         for batch in stacked_batches(works):

@@ -122,9 +122,9 @@ class Trainer(ABC):
         sums = self._resident.sums(lanes)
         return [None if isfinite(each) else self._resident.first_nonfinite(lane) for lane, each in enumerate(sums)]
 
-    def exchange(self, lanes: int) -> None:
+    def swap(self, lanes: int) -> None:
         """Exchange the models of the first lanes and the clients' second ones."""
-        self._resident.exchange(lanes)
+        self._resident.swap(lanes)
 
     def reload(self, lane: int, model: Packed, personal: Packed) -> None:
         """Put a lane back to what its client received."""

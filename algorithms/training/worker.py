@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from algorithms.core.clients import ClientData
+from algorithms.core.errors import InputError
 from algorithms.core.keys import Purpose, torch_seed
 from algorithms.core.layout import Packed
 from algorithms.core.personal import PersonalStore
+from algorithms.core.rows import UpdateRows
 from algorithms.training.augment import Augment
-from algorithms.training.forked import forked
+from algorithms.training.forked import drawn, forked
+from algorithms.training.preparing import Augmenting, Preparation, with_masks, without_singles
 from algorithms.training.resident import Resident
 from algorithms.training.work import Trainer
 
@@ -27,7 +32,7 @@ class Worker:
         trainer: trains the resident models.
         low_rank: trainer of client updates that all start from one model; None to train them like all others.
         augment: augmentation of training samples; None for no augmentation.
-        watch: called with each trained model, as sent and as received; the work itself does not depend on it.
+        watches: functions of trained client updates and their rows; the work itself does not depend on them.
         own: seed for the draws of a user's own code; None if the blocks run no such code.
     """
 
@@ -37,8 +42,17 @@ class Worker:
     trainer: Trainer
     low_rank: Trainer | None = None
     augment: Augment | None = None
-    watch: Callable[[Packed, Packed], object] | None = None
+    watches: tuple[Callable[[Any, UpdateRows], object], ...] = ()
     own: int | None = None
+
+    @cached_property
+    def preparations(self) -> tuple[Preparation, ...]:
+        """Preparations of each client update's work, in their order; none for a model and data that need none."""
+        return (
+            *((without_singles,) if self.resident.refuses_single else ()),
+            *((with_masks,) if self.trainer.has_dropout else ()),
+            *((Augmenting(self.augment),) if self.augment is not None else ()),
+        )
 
     def trainer_of(self, model: Packed | None) -> Trainer:
         """Return the trainer of client updates that start from one model; None stands for models that differ."""
@@ -59,3 +73,26 @@ class Worker:
             return nullcontext()
         key = torch_seed(self.own if seed is None else seed, purpose, counter, client)
         return forked(key, [] if self.resident.device.type == "cpu" else [self.resident.device])
+
+    def keyed_together(
+        self, purpose: Purpose, counter: int, clients: Sequence[int], seed: int
+    ) -> AbstractContextManager[None]:
+        """Seed as `keyed` does, for client updates that take their steps together, by the first client's key.
+
+        Raises:
+            InputError: a user's own code drew random numbers that several clients would share.
+        """
+        if self.own is None or len(clients) == 1:
+            return self.keyed(purpose, counter, clients[0], seed)
+        return self._undrawn(purpose, counter, clients[0], seed)
+
+    @contextmanager
+    def _undrawn(self, *key: Any) -> Iterator[None]:
+        with self.keyed(*key):
+            unused = drawn()
+            yield
+            if unused != drawn():
+                raise InputError(
+                    "your own code draws random numbers in a step that several client updates take together: must have "
+                    'a draw for each of them; set local.execution = "sequential"'
+                )

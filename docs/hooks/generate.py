@@ -21,11 +21,10 @@ import algorithms
 import partitioning
 import raysim
 from algorithms import Compute, Local, Sample
-from algorithms.names import ALGORITHMS, SERVERS, STAGES
+from algorithms.names import ALGORITHMS, CONFLICTS, SERVERS, STAGES
 from algorithms.options import aggregation, attack, uplink
 from algorithms.options import stages as uplink_stages
 from algorithms.parts import phases, rules, schedule, server, sharing, weighting
-from algorithms.parts.conflicts import CONFLICTS
 from algorithms.training.loss import LOSSES, CrossEntropy
 from algorithms.training.own_update import Context, OwnUpdate
 from partitioning.schemes.registry import SCHEMES, parameters

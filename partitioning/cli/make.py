@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,13 +14,15 @@ import click
 
 from partitioning.cli.paths import PATH
 from partitioning.cli.terminal import echo
-from partitioning.common.errors import InputError
+from partitioning.common.errors import InputError, listing
 from partitioning.common.text import word
 
 if TYPE_CHECKING:  # It imports numpy.
     from partitioning.schemes.registry import Parameter
 
 _SIMPLE = (bool, int, float, str)
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 
 
 class _MakeCommand(click.Command):
@@ -126,7 +129,6 @@ def make(sources: tuple[Path, ...], out: Path, test: tuple[str, ...], memory: st
     """
     from partitioning.cli.console import Console
     from partitioning.cli.progress import progress_bar
-    from partitioning.cli.units import parse_bytes
     from partitioning.making.make import make as make_population
     from partitioning.measures import statistics
     from partitioning.sources.opening import open_source
@@ -151,6 +153,20 @@ def make(sources: tuple[Path, ...], out: Path, test: tuple[str, ...], memory: st
         f"{numbers.min} to {numbers.max} per client, C-score {numbers.c_score:.2f}"
     )
     echo(f"next: partitioning inspect {word(out)}   or   partitioning plot {word(out)} --out population.png")
+
+
+def parse_bytes(name: str, text: str) -> int:
+    """Return the bytes of an amount such as "256MB" or "1.5 GiB".
+
+    Args:
+        text: amount and unit.
+    """
+    amount = _AMOUNT.fullmatch(text.strip())
+    factor = {unit.lower(): factor for unit, factor in _UNITS.items()}.get(amount[2].lower()) if amount else None
+    size = int(float(amount[1]) * factor) if amount and factor else 0
+    if size < 1:
+        raise InputError(f"{name} is {text!r}: give a number above 0 and one of {listing(_UNITS)}, as 256MB")
+    return size
 
 
 def _name_tests(given: Sequence[str]) -> dict[str | None, Path]:

@@ -67,10 +67,7 @@ def inspect(folders: Sequence[str], as_json: bool, out: Path | None) -> None:
 @_FOLDERS
 @click.option("--out", required=True, type=PATH, help="Picture to write: .png, .svg or .pdf.")
 @click.option(
-    "--panel",
-    "panels",
-    multiple=True,
-    help="heatmap, bars, sizes or features; repeatable.  [all that apply]",
+    "--panel", "panels", multiple=True, help="heatmap, bars, sizes or features; repeatable.  [all that apply]"
 )
 def plot(folders: Sequence[str], out: Path, panels: Sequence[str]) -> None:
     """Draw the population in DIR, or two side by side: class counts and shares, sizes, features."""

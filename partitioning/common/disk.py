@@ -1,10 +1,15 @@
-"""Writing files whole or not at all, and reporting a full disk in one line."""
+"""Writing files whole or not at all, reporting a full disk in one line, and locks between processes."""
 
 import errno
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
+
+if sys.platform != "win32":
+    import fcntl
 
 FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -53,6 +58,20 @@ def write_whole(path: Path) -> Iterator[Path]:
             draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def lock(file: IO[Any], *, wait: bool = True) -> None:
+    """Lock an open file for this process, whose end frees it. Windows has no such locks: there, nothing happens.
+
+    Args:
+        wait: whether to wait until no other process holds the lock.
+
+    Raises:
+        BlockingIOError: another process holds the lock, and `wait` is false.
+        OSError: the file system has no locks.
+    """
+    if sys.platform != "win32":
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 def _is_full(error: Exception) -> bool:

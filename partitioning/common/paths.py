@@ -1,4 +1,4 @@
-"""Paths of a user: one check of their text, and one way to open files that never blocks."""
+"""Paths of a user: one check of their text, one way to open files that never blocks, and the cache folder."""
 
 import errno
 import os
@@ -109,6 +109,13 @@ def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
         UnicodeDecodeError: the file has another encoding.
     """
     return read_bytes(path).decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def cache() -> Path:
+    """Return the cache folder of both packages: RAYSIM_CACHE, or `raysim` in XDG_CACHE_HOME, or in ~/.cache."""
+    if own := os.environ.get("RAYSIM_CACHE"):
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "raysim"
 
 
 def _fault(path: str) -> str:

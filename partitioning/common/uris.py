@@ -11,30 +11,11 @@ NAMED_USER = ("hdfs", "viewfs", "ssh", "sftp")
 
 PUBLIC = frozenset(
     (
-        "allow_bucket_creation",
-        "allow_bucket_deletion",
-        "allow_delayed_open",
-        "buffer_size",
-        "charset",
-        "check_directory_existence_before_creation",
-        "check_same_thread",
-        "connect_timeout",
-        "default_block_size",
-        "endpoint_override",
-        "force_virtual_addressing",
-        "kerb_ticket",
-        "mode",
-        "n",
-        "region",
-        "replication",
-        "request_timeout",
-        "retry_limit_seconds",
-        "scheme",
-        "smart_defaults",
-        "sslmode",
-        "timeout",
-        "tls_ca_file_path",
-        "user",
+        *("allow_bucket_creation", "allow_bucket_deletion", "allow_delayed_open", "buffer_size", "charset"),
+        *("check_directory_existence_before_creation", "check_same_thread", "connect_timeout", "default_block_size"),
+        *("endpoint_override", "force_virtual_addressing", "kerb_ticket", "mode", "n", "region", "replication"),
+        *("request_timeout", "retry_limit_seconds", "scheme", "smart_defaults", "sslmode", "timeout"),
+        *("tls_ca_file_path", "user"),
     )
 )
 """Keys of a query whose values are shown: options of file systems, and a few plain ones."""
@@ -73,7 +54,6 @@ def masked_value(value: str) -> str:
 
 
 def _end(text: str, start: re.Match[str]) -> int:
-    """Return the end of the URI that begins at a match."""
     quote = text[start.start() - 1 : start.start()]
     space = _END.search(text, start.end())
     word = len(text) if space is None else space.start()

@@ -164,7 +164,6 @@ def make(
 
 
 def _opened(source: Samples, dataset: str | None, label: str) -> tuple[Source, pa.Table | None]:
-    """Return a source, and its test set if it is data in memory that have one."""
     if isinstance(source, str | Path):
         return open_source(source), None
     if isinstance(source, Sequence) and not is_pair(source):

@@ -9,15 +9,7 @@ import numpy as np
 from partitioning.common.checks import Floats, Integers
 from partitioning.common.text import CAPTION, caption
 from partitioning.measures.statistics import c_score, summarise
-from partitioning.pictures.views import (
-    NAMED,
-    Groups,
-    View,
-    column_edges,
-    group_clients,
-    mean_counts,
-    mean_shares,
-)
+from partitioning.pictures.views import NAMED, Groups, View, column_edges, group_clients, mean_counts, mean_shares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

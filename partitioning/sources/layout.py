@@ -61,7 +61,7 @@ def _fixed(array: pa.Array) -> pa.Array:
 
 
 def _channels_first(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    shape, kind = _shape(column.type)
+    shape, kind = shape_of(column.type)
     is_byte = pa.types.is_uint8(kind)
     if is_byte and len(shape) == 2:
         shape = (*shape, 1)
@@ -74,7 +74,8 @@ def _channels_first(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.cast(moved) for chunk in chunks], moved)
 
 
-def _shape(kind: pa.DataType) -> tuple[tuple[int, ...], pa.DataType]:
+def shape_of(kind: pa.DataType) -> tuple[tuple[int, ...], pa.DataType]:
+    """Return the shape of nested fixed-size lists, and the type of their values."""
     shape: tuple[int, ...] = ()
     while pa.types.is_fixed_size_list(kind):
         shape, kind = (*shape, kind.list_size), kind.value_type

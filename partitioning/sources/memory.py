@@ -140,7 +140,6 @@ def _asked(data: Any, place: int, label: str) -> dict[str, Any]:
 
 
 def _read_items(data: Any, label: str) -> pa.Table:
-    """Read a data set of items (x, y) or dictionaries, each of which is asked for once."""
     try:
         rows = len(data)
     except TypeError:
@@ -202,7 +201,6 @@ class _Filled:
 
 
 def _columns(columns: Mapping[Any, Any]) -> pa.Table:
-    """Return a table of arrays by column."""
     made = {str(name): _column(f"column {str(name)!r}", values) for name, values in columns.items()}
     lengths = {name: len(column) for name, column in made.items()}
     if len(set(lengths.values())) > 1:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from partitioning.common.caching import cache as default_cache
-from partitioning.common.disk import report_full_disk
+from partitioning.common.disk import lock, report_full_disk
 from partitioning.common.errors import InputError
-from partitioning.common.locks import lock
+from partitioning.common.paths import cache as default_cache
 from partitioning.common.paths import read_bytes
 from partitioning.store.files import check_size
 from partitioning.store.manifest import MANIFEST, Manifest

@@ -89,11 +89,7 @@ def parse_clients(
 
 
 def _parse(
-    batch: pa.RecordBatch,
-    first: int,
-    shards: Sequence[StoredFile],
-    widths: Mapping[str, int],
-    features: Sequence[int],
+    batch: pa.RecordBatch, first: int, shards: Sequence[StoredFile], widths: Mapping[str, int], features: Sequence[int]
 ) -> ClientTable:
     # first: id of the first client of the batch.
     _check_form(batch, widths, index_only=not shards)

@@ -1,7 +1,5 @@
 """A commented experiment file for the user's data, as `raysim init` writes it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -139,7 +137,6 @@ def _facts(data: str, label: str | None) -> Facts:
 
 
 def _of_table(path: Path, label: str | None) -> Facts:
-    """Return the facts about a user's own table."""
     source = open_source(path)
     if (twice := repeated(source.schema.names)) is not None:
         raise InputError(f"{path} has several columns named {twice!r}: give each its own name")
@@ -173,7 +170,6 @@ def _label(fields: dict[str, pa.DataType], label: str | None, where: str) -> str
 
 
 def _classes(source: Source, label: str) -> str:
-    """Return the classes in words."""
     kind = source.schema.field(label).type
     if not is_label(kind):
         return "numbers" if is_number(kind) else str(kind)

@@ -169,8 +169,8 @@ def reproduce(name: str, full: bool, out: Path | None, **options: Any) -> None:
 
     with _stoppable() as stop:
         with Console(stderr=True).status("loading"):
+            from raysim.cli.tables import claims_table
             from raysim.reproduction import reproducing
-            from raysim.reproduction.table import claims_table
             from raysim.studies.showing import board
         with board() as watcher:
             folder, claims = reproducing.reproduce(name, out, full=full, watcher=watcher, stop=stop, **options)

@@ -1,7 +1,5 @@
 """Commands that write tables of devices: `raysim devices make | read`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

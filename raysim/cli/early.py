@@ -1,7 +1,5 @@
 """Refusal of a wrong command before torch and Ray are imported, which takes seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands that list names and write files: `raysim list | show | init | export`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +11,8 @@ from partitioning.cli.terminal import echo
 from partitioning.common.text import PARAGRAPH, word
 
 KINDS = (
-    *(
-        "algorithms",
-        "datasets",
-        "losses",
-        "metrics",
-        "models",
-        "optimisers",
-        "recipes",
-        "reproductions",
-        "schemes",
-        "uplink",
-    ),
+    *("algorithms", "datasets", "losses", "metrics", "models"),
+    *("optimisers", "recipes", "reproductions", "schemes", "uplink"),
 )
 """Kinds of names that `raysim list` takes."""
 
@@ -56,7 +44,7 @@ def list_(kind: str, name: str | None) -> None:
     """
     from raysim.cli.listing import LISTS, keys_of
 
-    lines = list(LISTS[kind]() if name is None else keys_of(kind, name))
+    lines = list(LISTS[kind]().items() if name is None else keys_of(kind, name))
     width = max(len(name) for name, _ in lines) + 2
     for name, description in lines:
         echo(f"{name:<{width}}{description}")

@@ -1,7 +1,5 @@
 """Lists of names for experiment files, with a line on each; torch is not imported."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re
@@ -26,75 +24,51 @@ from raysim.config.check import ConfigTable
 from raysim.config.own import FORM, MODEL_FORM, PARTS
 from raysim.config.read import recipes
 from raysim.data.catalogue import DATASET_FORMS, DATASETS
-from raysim.measures.metrics import METRICS
+from raysim.measures.metrics import METRICS, Metric
 from raysim.models.build import BUILDER_ARGUMENTS, MODELS
 from raysim.models.keys import RENORM_KEYS, RenormLimits
 from raysim.models.options import RENORM_PREFIX, ModelOptions
 
 
-def _algorithms() -> Iterator[tuple[str, str]]:
-    yield from ((name, _first_line(function)) for name, function in ALGORITHMS.items())
-    yield "module:function", f"your own, from the file's folder or the working directory: {FORM}"
-
-
-def _models() -> Iterator[tuple[str, str]]:
-    yield from ((name, model.description) for name, model in MODELS.items())
-    yield "module:Class", f"your own, from the file's folder or the working directory: {MODEL_FORM}"
-
-
-def _datasets() -> Iterator[tuple[str, str]]:
-    yield from ((name, data.description) for name, data in DATASETS.items())
-    yield from DATASET_FORMS.items()
-
-
-def _recipes() -> Iterator[tuple[str, str]]:
-    yield from ((name, _title(path)) for name, path in recipes().items())
-
-
-def _reproductions() -> Iterator[tuple[str, str]]:
+def _reproductions() -> dict[str, str]:
     from raysim.reproduction.file import read_reproduction, reproductions
 
-    for name, path in reproductions().items():
-        yield name, _title(path) + (" [--full alone]" if read_reproduction(name).is_full_alone else "")
+    return {
+        name: _title(path) + (" [--full alone]" if read_reproduction(name).is_full_alone else "")
+        for name, path in reproductions().items()
+    }
 
 
-def _schemes() -> Iterator[tuple[str, str]]:
-    yield from ((name, _first_line(scheme)) for name, scheme in partitioning.SCHEMES.items())
+def _metric(metric: Metric) -> str:
+    text = (_first_line(metric.value) or _first_line(metric.sums)).removeprefix("Return ").removeprefix("the ")
+    text = text.partition(", [n")[0].rstrip(".")
+    return f"{text[:1].upper()}{text[1:]}; labels: {', '.join(metric.labels)}"
 
 
-def _losses() -> Iterator[tuple[str, str]]:
-    yield from ((name, _first_line(loss)) for name, loss in LOSSES.items())
-    yield "module:function", "your own function of (outputs, y), which returns the loss of each sample"
+def _first_lines(things: Mapping[str, object], own: str = "", text: str = "") -> dict[str, str]:
+    return {name: _first_line(thing) for name, thing in things.items()} | ({own: text} if own else {})
 
 
-def _metrics() -> Iterator[tuple[str, str]]:
-    for name, metric in METRICS.items():
-        text = (_first_line(metric.value) or _first_line(metric.sums)).removeprefix("Return ").removeprefix("the ")
-        text = text.partition(", [n")[0].rstrip(".")
-        yield name, f"{text[:1].upper()}{text[1:]}; labels: {', '.join(metric.labels)}"
-    yield "module:function", "your own function of (outputs, y), which returns a number for each sample to average"
+OWN = "your own, from the file's folder or the working directory:"
 
-
-def _optimisers() -> Iterator[tuple[str, str]]:
-    yield from ((name, f"torch.optim.{kind}") for name, kind in OPTIMISERS.items())
-
-
-def _uplink() -> Iterator[tuple[str, str]]:
-    yield from ((name, _first_line(stage)) for name, stage in STAGES.items())
-    yield "module:Class", "your own stage, a class derived from algorithms.Stage"
-
-
-LISTS: Mapping[str, Callable[[], Iterator[tuple[str, str]]]] = {
-    "algorithms": _algorithms,
-    "datasets": _datasets,
-    "losses": _losses,
-    "metrics": _metrics,
-    "models": _models,
-    "optimisers": _optimisers,
-    "recipes": _recipes,
+LISTS: Mapping[str, Callable[[], Mapping[str, str]]] = {
+    "algorithms": lambda: _first_lines(ALGORITHMS, "module:function", f"{OWN} {FORM}"),
+    "datasets": lambda: {name: data.description for name, data in DATASETS.items()} | dict(DATASET_FORMS),
+    "losses": lambda: _first_lines(
+        LOSSES, "module:function", "your own function of (outputs, y), which returns the loss of each sample"
+    ),
+    "metrics": lambda: (
+        {name: _metric(metric) for name, metric in METRICS.items()}
+        | {"module:function": "your own function of (outputs, y), which returns a number for each sample to average"}
+    ),
+    "models": lambda: (
+        {name: model.description for name, model in MODELS.items()} | {"module:Class": f"{OWN} {MODEL_FORM}"}
+    ),
+    "optimisers": lambda: {name: f"torch.optim.{kind}" for name, kind in OPTIMISERS.items()},
+    "recipes": lambda: {name: _title(path) for name, path in recipes().items()},
     "reproductions": _reproductions,
-    "schemes": _schemes,
-    "uplink": _uplink,
+    "schemes": lambda: _first_lines(partitioning.SCHEMES),
+    "uplink": lambda: _first_lines(STAGES, "module:Class", "your own stage, a class derived from algorithms.Stage"),
 }
 """Names of a kind, and a line on each."""
 
@@ -157,14 +131,12 @@ def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _refused_keys(algorithm: str) -> list[str]:
-    """Return the common keys that an algorithm refuses."""
     parameters = inspect.signature(ALGORITHMS[algorithm]).parameters
     own = {key: value for key, value in PERMISSIVE.items() if key in parameters}
     return [key for key, keys in TRIES.items() if not _takes(algorithm, {**keys, **own})]
 
 
 def _takes(algorithm: str, keys: Mapping[str, Any]) -> bool:
-    """Return whether an algorithm can be composed with some keys, if there are devices."""
     try:
         with one_input_error():
             (table,) = algorithms_of({"algorithm": {"name": algorithm, **keys}})

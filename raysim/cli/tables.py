@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from rich.filesize import decimal
 from rich.table import Table
 
 from raysim.common.units import human_seconds
 from raysim.store.result import AlgorithmResult, ShownResult
+
+if TYPE_CHECKING:
+    from raysim.reproduction.verdict import JudgedClaim
 
 HEADINGS = {
     "test_accuracy": "test accuracy",
@@ -26,7 +30,7 @@ OTHER_METRICS = 4
 def results_table(
     results: Sequence[AlgorithmResult | ShownResult], walls: Mapping[str, float] = MappingProxyType({})
 ) -> Table:
-    """Return a row per algorithm: metrics, epsilon under `[privacy]`, rounds, seconds, virtual time and protocol bytes.
+    """Return a row per algorithm: metrics, accounted epsilon, rounds, seconds, virtual time and protocol bytes.
 
     Args:
         results: results to show.
@@ -55,4 +59,18 @@ def results_table(
             decimal(result.bytes_up),
             decimal(result.bytes_down),
         )
+    return table
+
+
+def claims_table(claims: Sequence[JudgedClaim]) -> Table:
+    """Return a table with a row a claim: the paper's number, ours and the verdict."""
+    table = Table("claim")
+    for heading in ("paper", "here", "condition"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict")
+    for each in claims:
+        paper = "" if each.claim.paper is None else f"{each.claim.paper:.4g}"
+        here = f"{each.mean:.4g}" if each.numbers else ""
+        spread = "" if each.spread is None else f" ± {each.spread:.2g}"
+        table.add_row(each.claim.says, paper, here + spread, each.claim.condition, each.verdict)
     return table

@@ -3,8 +3,6 @@
 Nothing in a fetched folder is trusted. Its experiment may name any code, so it is read as plain TOML and JSON.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import secrets

@@ -1,7 +1,5 @@
 """Head of a Ray cluster, seen through its job server: its versions, its jobs and their logs."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import logging

@@ -1,7 +1,5 @@
 """Files that go with a job: the experiment's file, the user's own modules, and small data files."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

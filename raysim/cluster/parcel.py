@@ -4,8 +4,6 @@ A job server hands back nothing but logs. `python -m raysim.cluster.parcel DIR`,
 folder's tar archive as lines, each a compressed piece in base64, and a last line with the archive's SHA-256.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

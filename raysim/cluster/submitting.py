@@ -154,7 +154,6 @@ def _checked(config: str, changes: Sequence[str], actors: int | None, working_di
 
 
 def _command(file: str, job: ClusterJob, changes: Sequence[str], actors: int | None) -> str:
-    """Return the shell command of the job."""
     options = [part for change in changes for part in ("--set", change)]
     options += [] if actors is None else ["--actors", str(actors)]
     run = shlex.join(["exec", "python", "-m", "raysim", "run", file, "--out", job.stage, *options])

@@ -1,7 +1,5 @@
 """Background work in a thread of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import BoundedSemaphore

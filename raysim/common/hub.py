@@ -1,7 +1,5 @@
 """The libraries of the Hugging Face hub: quiet, without code from a folder, and without files outside of it."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -157,7 +155,6 @@ def _paths(description: Any) -> Iterator[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Yield all texts in a value."""
     waiting = [value]
     while waiting:
         item = waiting.pop()

@@ -1,7 +1,5 @@
 """Passwords in an experiment's URIs: masked wherever they are written, and read from the environment afterwards."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Mean and standard deviation of a few values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

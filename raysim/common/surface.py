@@ -1,7 +1,5 @@
 """Words of the place where a user works: options and commands of a shell, or arguments and calls of Python."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Readable units of bytes, seconds and shares."""
 
-from __future__ import annotations
-
 from math import inf
 
 MINUTE, HOUR = 60, 3600

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
+from functools import partial
 from inspect import signature
 from types import ModuleType
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from algorithms import Algorithm, Compute, Local, Mean, Option, PowerOfChoice, Robust, Sample
+from algorithms import Algorithm, Compute, Local, Mean, PowerOfChoice, Robust, Sample
 from algorithms.names import ALGORITHMS, SERVERS
 from algorithms.options.aggregation import AGGREGATES, Aggregate
 from algorithms.options.oort import Oort
@@ -24,12 +25,10 @@ from raysim.common.errors import InputError, MistakesError, each_error, every, o
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, known, part, table_of
 from raysim.config.model import ModelTable, model_of
-from raysim.config.privacy import PrivacyTable, privacy_of
+from raysim.config.options import OptionTable, Tell, option_tables, options_of
+from raysim.config.privacy import PrivacyTable
 from raysim.config.read import short_name
-from raysim.config.uplink import DownlinkTable, UplinkTable, chain_of
-
-INNER = ("local", "server", "uplink", "downlink", "privacy", "model")
-"""Tables that may also stand inside `[algorithm]`."""
+from raysim.config.uplink import DownlinkTable, UplinkTable
 
 
 class LocalTable(ConfigTable):
@@ -149,7 +148,7 @@ class AlgorithmTable(ConfigTable):
                     **self.beyond(AlgorithmTable),
                 )
                 if isinstance(algorithm, Algorithm):
-                    algorithm = algorithm.having(*self._options())
+                    algorithm = algorithm.having(*filter(None, (each.option(self) for each in self.options)))
         except (InputError, KeyboardInterrupt):
             raise
         except BaseException as error:  # The user's code may raise anything.
@@ -182,27 +181,16 @@ class AlgorithmTable(ConfigTable):
             return PowerOfChoice(self.candidates)
         return Oort(**given) if self.sampling == "oort" else self.sampling
 
-    def _options(self) -> Iterator[Option]:
-        """Return the options of the tables that the algorithm has."""
-        if self.uplink is not None and (uplink := self.uplink.value()).chain:
-            yield uplink
-        if self.downlink is not None and (downlink := self.downlink.value()).chain:
-            yield downlink
-        if self.privacy is None:
-            return
-        if self.joins:
-            raise InputError(
-                "algorithm.joins with [privacy]: must be left out, because the accounting knows one rate and number of "
-                "clients; remove one of the two"
-            )
-        yield self.privacy.value()
+    @property
+    def options(self) -> list[OptionTable]:
+        """Tables of the options that the algorithm has."""
+        return list(options_of(self).values())
 
-    def solved(self, rounds: int | None) -> AlgorithmTable:
-        """Return the table with `privacy.epsilon` resolved to a noise."""
-        if self.privacy is None:
-            return self
+    def solved(self, rounds: int | None, tell: Tell) -> AlgorithmTable:
+        """Return the table with what follows from the number of rounds, such as a noise; see `OptionTable.solved`."""
         rate = 1.0 if self.fraction is None else self.fraction
-        return self.model_copy(update={"privacy": self.privacy.solved(rate, rounds)})
+        found = {name: table.solved(rate, rounds, tell) for name, table in options_of(self).items()}
+        return self.model_copy(update=found)
 
     @property
     def own_code(self) -> list[ModuleType]:
@@ -212,13 +200,17 @@ class AlgorithmTable(ConfigTable):
     @property
     def named(self) -> list[str]:
         """Names that may be the user's own: everything behind the algorithm's result."""
-        stages = [stage.name for table in (self.uplink, self.downlink) if table is not None for stage in table.chain]
+        stages = [name for table in self.options for name in table.named]
         parts = [self.name, self.server.rule, self.local.loss, self.local.update or "", *stages]
         return parts if self.model is None else [*parts, self.model.name]
 
     def computed(self, execution: str) -> AlgorithmTable:
         """Return the table with `local.execution` resolved."""
         return self.model_copy(update={"local": self.local.model_copy(update={"execution": execution})})
+
+
+INNER = ("local", "server", *option_tables(AlgorithmTable), "model")
+"""Tables that may also stand inside `[algorithm]`."""
 
 
 def _local_of(table: LocalTable) -> Local:
@@ -320,14 +312,16 @@ def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable
         default = signature(_function(name)).parameters["server"].default
         return _server(part(common, "server"), special["server"], default)
 
+    def option(name: str, kind: type[OptionTable]) -> OptionTable | None:
+        both = part(common, name), special[name]
+        return kind.over(name, *both) if any(both) else None
+
     found = every(
         {
             "own": own_keys,
             "local": lambda: _local(part(common, "local"), special["local"]),
             "server": server,
-            "uplink": lambda: chain_of(UplinkTable, "uplink", part(common, "uplink"), special["uplink"]),
-            "downlink": lambda: chain_of(DownlinkTable, "downlink", part(common, "downlink"), special["downlink"]),
-            "privacy": lambda: privacy_of(part(common, "privacy"), special["privacy"]),
+            **{name: partial(option, name, kind) for name, kind in option_tables(AlgorithmTable).items()},
             "model": lambda: _model(part(common, "model"), special["model"]) if special["model"] else None,
         }
     )

@@ -3,44 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from algorithms import Algorithm
+from algorithms import Algorithm, Option
 from algorithms.rounds.clock import check_clock
 from raysim.common.errors import InputError, every, one_input_error
 from raysim.common.secrets import without_secrets
 from raysim.config import own
 from raysim.config.algorithm import INNER, AlgorithmTable, ServerTable, algorithms_of, local_table
+from raysim.config.attack import AttackTable
 from raysim.config.bounds import check_values
 from raysim.config.check import ConfigTable, checked, flat, part
 from raysim.config.data import DataTable, data_of
 from raysim.config.hints import hinted
 from raysim.config.model import ModelTable, model_of
-from raysim.config.privacy import PrivacyTable
+from raysim.config.options import option_tables, options_of
 from raysim.config.read import algorithm_names
 from raysim.config.tables import (
-    AttackTable,
     CheckpointTable,
     DevicesTable,
     EvaluateTable,
     FleetTable,
     PartitionTable,
     WatchTable,
-    attack_of,
     devices_of,
     evaluate_of,
     partition_of,
     watch_of,
 )
-from raysim.config.uplink import DownlinkTable, UplinkTable
 from raysim.measures.metrics import METRICS, Metric
-from raysim.measures.outside_epsilon import check_preparation
 from raysim.store.names import check_names
+
+if TYPE_CHECKING:  # It imports torch.
+    from raysim.data.labels import LabelReader
 
 ROUNDS = 10
 """Default number of rounds."""
@@ -105,7 +105,11 @@ class Experiment(TopLevelKeys):
                     "checkpoint": lambda: checked(CheckpointTable, part(raw, "checkpoint"), "checkpoint"),
                     "watch": lambda: watch_of(part(raw, "watch")),
                     "devices": lambda: devices_of(part(raw, "devices")) if "devices" in raw else None,
-                    "attack": lambda: attack_of(part(raw, "attack")) if "attack" in raw else None,
+                    **{
+                        name: partial(kind.over, name, part(raw, name), {})
+                        for name, kind in option_tables(cls).items()
+                        if name in raw
+                    },
                 }
             )
         except InputError as error:
@@ -113,11 +117,13 @@ class Experiment(TopLevelKeys):
         top = {**found.pop("top"), "modules": tuple(own.source_folders(own.names_in(raw))) or None}
         experiment = cls(**top, **found)
         check_names(experiment.names, [table.label for table in experiment.algorithm])
-        if any(table.privacy is not None for table in experiment.algorithm):
-            data, partition = experiment.data, experiment.partition
-            check_preparation(experiment.epochs, data.standardise, data.test, partition.scheme if partition else None)
-        for name in experiment.names if experiment.attack or experiment.devices is None else ():
-            algorithm = experiment.compose(name)  # checks the attack against the parts
+        for option in (
+            *options_of(experiment).values(),
+            *(each for table in experiment.algorithm for each in table.options),
+        ):
+            option.check(experiment)
+        for name in experiment.names if options_of(experiment) or experiment.devices is None else ():
+            algorithm = experiment.compose(name)  # checks the options of the experiment against the parts
             if experiment.devices is None:
                 _check_without_devices(name, algorithm)
         return experiment
@@ -138,24 +144,27 @@ class Experiment(TopLevelKeys):
         """Return the algorithm with this folder name."""
         return self.algorithm[self.names.index(name)]
 
-    def compose(self, name: str, classes: int | None = None) -> Algorithm:
-        """Return the algorithm with this folder name as a value, under the experiment's attack.
+    def compose(self, name: str) -> Algorithm:
+        """Return the algorithm with this folder name as a value; errors as of `composed`."""
+        return self.composed(self.table(name))
+
+    def composed(self, table: AlgorithmTable, labels: LabelReader | None = None) -> Algorithm:
+        """Return an algorithm as a value, with the options of the experiment.
 
         Args:
-            name: folder name of the algorithm.
-            classes: number of classes, for attacks on labels.
+            table: the algorithm.
+            labels: labels of the population, once it is known.
 
         Raises:
             InputError: a number is out of range, or two parts contradict each other.
         """
-        return self.attacked(self.table(name).compose(), classes)
-
-    def attacked(self, algorithm: Algorithm, classes: int | None) -> Algorithm:
-        """Return an algorithm under the experiment's attack; arguments and errors as for `compose`."""
-        if self.attack is None:
-            return algorithm
+        algorithm, options = table.compose(), self.options(labels)
         with one_input_error():
-            return algorithm.having(replace(self.attack.value(), classes=classes))
+            return algorithm.having(*options) if options else algorithm
+
+    def options(self, labels: LabelReader | None = None) -> list[Option]:
+        """Return the options of all algorithms; `labels` and errors as for `composed`."""
+        return [each for table in options_of(self).values() if (each := table.option(None, labels)) is not None]
 
     def resolved(
         self, metrics: tuple[str, ...], algorithm: tuple[AlgorithmTable, ...], sha256: str | None
@@ -236,13 +245,11 @@ def _tables() -> dict[str, type[ConfigTable]]:
         "algorithm": AlgorithmTable,
         "local": local_table("cross-entropy"),
         "server": ServerTable,
-        "uplink": UplinkTable,
-        "downlink": DownlinkTable,
-        "privacy": PrivacyTable,
+        **option_tables(AlgorithmTable),
         "fleet": FleetTable,
         "evaluate": EvaluateTable,
         "devices": DevicesTable,
-        "attack": AttackTable,
+        **option_tables(Experiment),
         "checkpoint": CheckpointTable,
         "watch": WatchTable,
     }

@@ -51,15 +51,13 @@ LEAST_ELSEWHERE = 0.8
 NAMES: Mapping[str, Collection[str]] = {
     "algorithm.name": ALGORITHMS,
     "server.rule": SERVERS,
-    "uplink.chain": STAGES,
-    "downlink.chain": STAGES,
     "model.name": MODELS,
     "partition.scheme": partitioning.SCHEMES,
     "data.dataset": DATASETS,
     "local.loss": LOSSES,
     "local.optimizer": OPTIMISERS,
 }
-"""Names that keys take."""
+"""Names that keys take; the chains of tables take stages, too."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,12 @@ def _hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type
         remedy = _key_remedy(error, _algorithms(raw), list(_known(tables)))
         return UnknownKeyError(error.where, error.name, error.allowed, error.of, remedy)
     if isinstance(error, UnknownError):
-        return UnknownError(error.what, error.name, error.allowed, _name_remedy(error))
+        return UnknownError(
+            error.what,
+            error.name,
+            error.allowed,
+            _name_remedy(error, {**NAMES, **dict.fromkeys(_chains(tables), STAGES)}),
+        )
     return error
 
 
@@ -114,12 +117,12 @@ def _place(key: _Key, algorithms: Collection[str]) -> str:
     return f"; did you mean {path!r}" + (f" of {key.kind} {key.thing}?" if key.thing else "?")
 
 
-def _name_remedy(error: UnknownError) -> str:
+def _name_remedy(error: UnknownError, taken: Mapping[str, Collection[str]]) -> str:
     """Return the end of the message about a name that another key takes; "" if none does."""
     if any(folded(error.name) == folded(name) for name in error.allowed):
         return ""
     place = error.what.partition(" = ")[0]
-    for key, names in NAMES.items():
+    for key, names in taken.items():
         for name in names if key != place else ():
             if folded(name) == folded(error.name):
                 return f"; did you mean {key} = {json.dumps(name)}?"
@@ -142,8 +145,13 @@ def _known(tables: Mapping[str, type[ConfigTable]]) -> Iterator[_Key]:
     for rule_name, rule in SERVERS.items():
         yield from (_Key("server", name, "rule", rule_name) for name in signature(rule).parameters)
     for stage_name, stage in STAGES.items():
-        chains = product(("uplink.chain", "downlink.chain"), signature(stage).parameters)
+        chains = product(_chains(tables), signature(stage).parameters)
         yield from (_Key(chain, name, "stage", stage_name) for chain, name in chains)
+
+
+def _chains(tables: Mapping[str, type[ConfigTable]]) -> list[str]:
+    """Return the keys of chains of stages."""
+    return [f"{name}.chain" for name, table in tables.items() if "chain" in table.model_fields]
 
 
 def _algorithms(raw: Mapping[str, Any]) -> list[str]:

@@ -22,8 +22,7 @@ def old_key_error(path: str, value: object = None) -> InputError | None:
     """
     given = path if value is None else f"{path} = {value!r}"
     above, dot, key = path.rpartition(".")
-    table = above.rpartition(".")[2]
-    if key in RENAMED and table not in ("local", "server", "uplink", "downlink", "privacy", "model"):
+    if key in RENAMED and above in ("", "algorithm"):
         return InputError(f"{given}: is now {above}{dot}{RENAMED[key]}; rename the key")
     if reason := REMOVED.get(path):
         return InputError(f"{given}: no longer exists, because {reason}; remove it")

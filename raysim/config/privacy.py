@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field
 
 from algorithms import AdaptiveClip, Privacy
 from raysim.common.errors import InputError, one_input_error
 from raysim.config.check import ConfigTable, checked
-from raysim.measures.accounting import Accountant, AccountantName
+from raysim.config.options import OptionTable, Tell
+from raysim.measures.accounting import Accountant, AccountantName, told_if_slow
+from raysim.measures.outside_epsilon import covers
+from raysim.measures.selection import Selection
+
+if TYPE_CHECKING:  # It imports torch.
+    from algorithms import State
 
 LEAST_BY_PLD = 0.1
 """Smallest noise above 0 of which privacy loss distributions are computed."""
@@ -26,7 +33,7 @@ class AdaptiveTable(ConfigTable):
     """Speed at which the logarithm of the norm follows."""
 
 
-class PrivacyTable(ConfigTable):
+class PrivacyTable(OptionTable):
     """`[privacy]`: noise and clipping of central differential privacy; either `noise` or `epsilon` is given."""
 
     clip: float
@@ -47,53 +54,90 @@ class PrivacyTable(ConfigTable):
         """The accountant of the run."""
         return Accountant(self.delta, self.accountant)
 
+    @classmethod
+    def over(cls, where: str, common: Mapping[str, Any], special: Mapping[str, Any]) -> Self:
+        # These two exclude each other, so an algorithm's own one replaces a common one.
+        ways = {"noise", "epsilon"}
+        kept = {key: value for key, value in common.items() if not (key in ways and special.keys() & ways)}
+        if isinstance(adaptive := {**kept, **special}.get("adaptive"), dict):
+            checked(AdaptiveTable, adaptive, "privacy.adaptive")
+        table = super().over(where, kept, special)
+        if (table.noise is None) == (table.epsilon is None):
+            both = (table.noise, table.epsilon)
+            raise InputError(f"privacy.noise, privacy.epsilon = {both}: must be one of them; remove the other")
+        if table.accountant == "pld" and table.noise is not None and 0 < table.noise < LEAST_BY_PLD:
+            raise InputError(
+                f"privacy.noise = {table.noise:g} with privacy.accountant = 'pld': must be 0 or at least "
+                f"{LEAST_BY_PLD}, because its distributions would fill the memory; set privacy.accountant = 'rdp'"
+            )
+        with one_input_error():
+            table.value()
+        return table
+
     def value(self) -> Privacy:
         """Return the privacy; until `solved` it cannot run."""
         adaptive = None if self.adaptive is None else AdaptiveClip(**self.adaptive.beyond(ConfigTable))
         return Privacy(self.noise, self.clip, adaptive)
 
-    def solved(self, rate: float, rounds: int | None) -> PrivacyTable:
-        """Return the table with `noise` in place of `epsilon`.
+    def option(self, algorithm: Any = None, labels: Any = None) -> Privacy:
+        if algorithm is not None and algorithm.joins:
+            raise InputError(
+                "algorithm.joins with [privacy]: must be left out, because the accounting knows one rate and number of "
+                "clients; remove one of the two"
+            )
+        return self.value()
 
-        Args:
-            rate: probability that a client joins a round.
-            rounds: rounds of the run; None if a budget of epochs decides.
-
-        Raises:
-            InputError: no noise reaches epsilon, or `rounds` is None.
-        """
+    def solved(self, rate: float, rounds: int | None, tell: Tell) -> Self:
+        """Return the table with `noise` in place of `epsilon`; arguments and errors as of `OptionTable`."""
         if self.epsilon is None:
             return self
         if rounds is None:
             raise InputError("epochs with privacy.epsilon: must be rounds, for which the noise is solved; set rounds")
-        noise = self.accounts.noise(self.epsilon, rate, rounds) if rounds else 0.0
+        with told_if_slow(self.accountant, tell):
+            noise = self.accounts.noise(self.epsilon, rate, rounds) if rounds else 0.0
         solved = self.model_copy(update={"noise": noise, "epsilon": None})
         solved.value()
         return solved
 
+    def evaluated(self, state: State, tell: Tell) -> Mapping[str, float]:
+        with told_if_slow(self.accountant, tell):
+            return {"epsilon": self.accounts.epsilon(state.of(Privacy.name).get("events", ()))}
 
-def privacy_of(common: dict[str, Any], special: dict[str, Any]) -> PrivacyTable | None:
-    """Check an algorithm's `[privacy]` over the common one; None without either.
+    def check(self, experiment: Any) -> None:
+        """Check that neither the length of a private run nor its data tell of clients without noise."""
+        epochs, data, partition = experiment.epochs, experiment.data, experiment.partition
+        if epochs is not None:
+            raise InputError(
+                f"epochs = {epochs:g} with [privacy]: must be rounds, because the clients' numbers of samples would "
+                "set the number of rounds without noise; set rounds"
+            )
+        if data.standardise != "none":
+            raise InputError(
+                f'data.standardise = "{data.standardise}" with [privacy]: must be "none", because the means over all '
+                'clients, which test sets take too, have no noise; set data.standardise = "none"'
+            )
+        natural = partition is not None and partition.scheme == "natural"
+        if natural and not isinstance(data.test, str) and data.test:
+            raise InputError(
+                f'data.test = {data.test:g} with [privacy] and partition.scheme = "natural": must be a table without '
+                "rows of training clients, because evaluations on their rows have no noise; set "
+                "partition.test_clients = 0.2"
+            )
 
-    Raises:
-        InputError: a key is unknown or out of range, or not exactly one of `noise` and `epsilon` is given.
-    """
-    # These two exclude each other, so an algorithm's own one replaces a common one.
-    ways = {"noise", "epsilon"}
-    keys = {key: value for key, value in common.items() if not (key in ways and special.keys() & ways)} | special
-    if not keys:
-        return None
-    if isinstance(keys.get("adaptive"), dict):
-        checked(AdaptiveTable, keys["adaptive"], "privacy.adaptive")
-    table = checked(PrivacyTable, keys, "privacy")
-    if (table.noise is None) == (table.epsilon is None):
-        both = (table.noise, table.epsilon)
-        raise InputError(f"privacy.noise, privacy.epsilon = {both}: must be one of them; remove the other")
-    if table.accountant == "pld" and table.noise is not None and 0 < table.noise < LEAST_BY_PLD:
-        raise InputError(
-            f"privacy.noise = {table.noise:g} with privacy.accountant = 'pld': must be 0 or at least {LEAST_BY_PLD}, "
-            "because its distributions would fill the memory; set privacy.accountant = 'rdp'"
-        )
-    with one_input_error():
-        table.value()
-    return table
+    def check_run(self, clients: int, selection: Selection, columns: Sequence[str], own_models: bool) -> None:
+        """Check that delta says something, and that no rule publishes a choice without noise."""
+        delta = self.delta
+        if delta * clients >= 1:
+            raise InputError(
+                f"privacy.delta = {delta:g} with {clients} training clients: must be below 1 / {clients} = "
+                f"{1 / clients:.2g}, because publishing one client's data whole has such a delta; set privacy.delta = "
+                f"{0.1 / clients:.1g}"
+            )
+        rule = 'evaluate.select = "best"' if selection.best else f"evaluate.patience = {selection.patience}"
+        if (selection.best or selection.patience is not None) and not covers(selection.by, own_models):
+            others = [column for column in columns if covers(column, own_models)]
+            remedy = f"set evaluate.select_by = {others[0]!r}" if others else "set partition.validation_clients = 0.2"
+            raise InputError(
+                f"{rule} by {selection.by!r} with [privacy]: must be by an evaluation without training clients, "
+                f"because the chosen round would tell of them without noise; {remedy}"
+            )

@@ -1,4 +1,4 @@
-"""Tables of the experiment file: partition, fleet, evaluation, devices, attacks, checkpoints and loggers."""
+"""Tables of the experiment file: partition, fleet, evaluation, devices, checkpoints and loggers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import re
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
 import partitioning
 from algorithms import DrawnDevices
 from algorithms.core.head import ModelPart
-from algorithms.options.attack import Attack, AttackKind
 from partitioning.common.paths import absolute
 from partitioning.schemes.registry import parameters, takes
 from raysim.common.errors import InputError, one_input_error
@@ -198,23 +197,6 @@ class DevicesTable(ConfigTable):
             return DrawnDevices(**{name: getattr(self, name) for name in SPEEDS})
 
 
-class AttackTable(ConfigTable):
-    """`[attack]`: a share of the training clients attacks; without this table all are honest."""
-
-    share: float = Attack.share
-    """Share of the training clients that attack, in [0, 1]; their number is rounded down."""
-    kind: str = Attack.kind
-    """Attack: `label-flip`, `sign-flip`, `gaussian`, `little-is-enough` or `inner-product`."""
-    scale: float | None = None
-    """Factor of the attack; by default 1, and for `little-is-enough` the paper's z by the sizes of the cohort."""
-
-    def value(self) -> Attack:
-        """Return the attack as a value; raise InputError if a number is out of range."""
-        known("attack.kind", self.kind, dict.fromkeys(get_args(AttackKind)))
-        with one_input_error():
-            return Attack(**self.beyond(ConfigTable))
-
-
 class CheckpointTable(ConfigTable):
     """`[checkpoint]`: the frequency of checkpoints; it never changes the result."""
 
@@ -289,13 +271,6 @@ def devices_of(raw: dict[str, Any]) -> DevicesTable:
     if table.table is None:
         return table
     return table.model_copy(update={"table": str(absolute("devices.table", table.table))})
-
-
-def attack_of(raw: dict[str, Any]) -> AttackTable:
-    """Check `[attack]`; raise InputError if a key or name is unknown or a number is out of range."""
-    table = checked(AttackTable, raw, "attack")
-    table.value()
-    return table
 
 
 def metric_of(name: str) -> Metric:

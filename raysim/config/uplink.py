@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 from algorithms import Downlink, Stage, Uplink
 from algorithms.names import STAGES
+from algorithms.options.chain import StageChain
 from raysim.common.errors import InputError, one_input_error
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, table_of
+from raysim.config.options import OptionTable
 
 
 class StageTable(ConfigTable):
@@ -30,11 +32,39 @@ class StageTable(ConfigTable):
         return stage
 
 
-class ChainTable(ConfigTable):
+class ChainTable(OptionTable):
     """Stages in their order."""
 
     chain: tuple[StageTable, ...] = ()
     """Stages in their order, each `{ name = "top-k", share = 0.01 }` with its own keys; by default none."""
+
+    @classmethod
+    def over(cls, where: str, common: Mapping[str, Any], special: Mapping[str, Any]) -> Self:
+        # A common key means nothing to an algorithm's own chain.
+        raw = special if "chain" in special else {**common, **special}
+        chain = raw.get("chain", [])
+        if not isinstance(chain, list) or not all(isinstance(stage, dict) for stage in chain):
+            raise InputError(
+                f"{where}.chain = {chain!r}: must be a list of stages; write e.g. "
+                'chain = [{ name = "top-k", share = 0.01 }]'
+            )
+        table = super().over(where, {}, {key: value for key, value in raw.items() if key != "chain"})
+        table = table.model_copy(update={"chain": tuple(_stage(f"{where}.chain", stage) for stage in chain)})
+        with one_input_error():
+            table.value()
+        return table
+
+    def value(self) -> StageChain:
+        """Return the chain as a value; raise InputError if a number is out of range, or two stages contradict."""
+        raise NotImplementedError
+
+    def option(self, algorithm: Any = None, labels: Any = None) -> StageChain | None:
+        value = self.value()
+        return value if value.chain else None
+
+    @property
+    def named(self) -> Sequence[str]:
+        return [stage.name for stage in self.chain]
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -49,7 +79,6 @@ class UplinkTable(ChainTable):
     """Whether a client adds what was not sent to its next change (error feedback)."""
 
     def value(self) -> Uplink:
-        """Return the uplink as a value; raise InputError if a number is out of range, or two stages contradict."""
         return Uplink(self.stages, self.feedback)
 
 
@@ -57,41 +86,7 @@ class DownlinkTable(ChainTable):
     """`[downlink]`: the way of the global model's change to the clients, with error feedback at the server."""
 
     def value(self) -> Downlink:
-        """Return the downlink as a value; raise InputError if a number is out of range, or two stages contradict."""
         return Downlink(self.stages)
-
-
-Table = TypeVar("Table", UplinkTable, DownlinkTable)
-
-
-def chain_of(kind: type[Table], where: str, common: Mapping[str, Any], special: Mapping[str, Any]) -> Table | None:
-    """Check an algorithm's `[uplink]` or `[downlink]` over the common one; None if there is neither.
-
-    Args:
-        kind: model of the table.
-        where: name of the table.
-        common: the common table.
-        special: the algorithm's own table.
-
-    Raises:
-        InputError: see `checked`; also an unknown stage, or stages that contradict each other.
-    """
-    # A common key means nothing to an algorithm's own chain.
-    raw = special if "chain" in special else {**common, **special}
-    if not raw:
-        return None
-    chain = raw.get("chain", [])
-    if not isinstance(chain, list) or not all(isinstance(stage, dict) for stage in chain):
-        raise InputError(
-            f"{where}.chain = {chain!r}: must be a list of stages; write e.g. "
-            'chain = [{ name = "top-k", share = 0.01 }]'
-        )
-    rest = {key: value for key, value in raw.items() if key != "chain"}
-    table = checked(kind, rest, where)
-    table = table.model_copy(update={"chain": tuple(_stage(f"{where}.chain", stage) for stage in chain)})
-    with one_input_error():
-        table.value()
-    return table
 
 
 def _stage(where: str, raw: dict[str, Any]) -> StageTable:

@@ -1,11 +1,10 @@
 """Augmentations of images from the papers: pure functions of samples and uniform draws, batched on the device."""
 
-from __future__ import annotations
-
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch.nn.functional import pad
@@ -22,8 +21,29 @@ Shape: TypeAlias = tuple[int, ...]
 Size: TypeAlias = tuple[int, int]
 
 
+class Augmentation(ABC):
+    """Change of images [n, c, h, w] and, if it moves pixels, of labels [n, h, w] that are images.
+
+    Each sample has `numbers` draws of its own, [n, numbers].
+    """
+
+    numbers: ClassVar[int]
+
+    def shape(self, shape: Shape) -> Shape:
+        """Return the shape of changed images [c, h, w]; raise an InputError if the change cannot take them."""
+        return shape
+
+    @abstractmethod
+    def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        """Change images."""
+
+    def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        """Change labels like their images."""
+        return y
+
+
 @dataclass(frozen=True)
-class Crop:
+class Crop(Augmentation):
     """Random crop of a padded image; the padding is 0, and has no class in labels that are images.
 
         x'[:, i, j] = padded[:, i + a, j + b],   a, b uniform over all places inside
@@ -43,7 +63,6 @@ class Crop:
     numbers = 2
 
     def shape(self, shape: Shape) -> Shape:
-        """Return the shape of changed images [c, h, w]; raise an InputError if they are too small."""
         height, width = self.size or shape[1:]
         if height > shape[1] + 2 * self.padding or width > shape[2] + 2 * self.padding:
             raise InputError(
@@ -58,11 +77,9 @@ class Crop:
         return (shape[0], height, width)
 
     def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Change images [n, c, h, w]; the two draws of each give its row a and column b."""
         return self._cut(pad(x, [self.padding] * 4), self.shape(tuple(x.shape[1:])), draws)
 
     def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Change labels [n, h, w] like their images."""
         padded = pad(y, [self.padding] * 4, value=NO_PIXEL)
         return self._cut(padded[:, None], self.shape((1, *y.shape[1:])), draws)[:, 0]
 
@@ -78,7 +95,7 @@ class Crop:
 
 
 @dataclass(frozen=True)
-class ResizedCrop:
+class ResizedCrop(Augmentation):
     """Crop of random area and shape at a random place, resized.
 
         h' = sqrt(s h w / r),   w' = sqrt(s h w r),   s uniform in the scale, log r between the logarithms of the ratio
@@ -103,11 +120,9 @@ class ResizedCrop:
     numbers = 2 * TRIES + 2
 
     def shape(self, shape: Shape) -> Shape:
-        """Return the shape of changed images [c, h, w]."""
         return (shape[0], *(self.size or shape[1:]))
 
     def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Change images [n, c, h, w]."""
         first, extent = self.parts(draws, x.shape[2], x.shape[3])
         for axis, size in enumerate(self.shape(tuple(x.shape[1:]))[1:]):
             place = (_centres(size, extent[:, axis]) - 0.5).clamp(min=0)
@@ -119,7 +134,6 @@ class ResizedCrop:
         return x
 
     def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Change labels [n, h, w] like their images."""
         first, extent = self.parts(draws, y.shape[1], y.shape[2])
         y = y[:, None]
         for axis, size in enumerate(self.size or y.shape[2:]):
@@ -145,26 +159,20 @@ class ResizedCrop:
 
 
 @dataclass(frozen=True)
-class Flip:
+class Flip(Augmentation):
     """Mirror image, left to right, if the image's draw is below 1/2. Paper: FixBN, A.1; FedMMB, section 4."""
 
     numbers = 1
 
-    def shape(self, shape: Shape) -> Shape:
-        """Return the shape of changed images, which is their own."""
-        return shape
-
     def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Change images [n, c, h, w]."""
         return torch.where(draws[:, 0].view(-1, 1, 1, 1) < 0.5, x.flip(3), x)
 
     def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Change labels [n, h, w] like their images."""
         return self(y[:, None], draws)[:, 0]
 
 
 @dataclass(frozen=True)
-class ColourJitter:
+class ColourJitter(Augmentation):
     """Random change of brightness, contrast, saturation and hue, in this order, each by its own draw.
 
         x <- f x;   x <- f x + (1 - f) mean(grey(x));   x <- f x + (1 - f) grey(x);   hue(x) <- hue(x) + t
@@ -192,12 +200,7 @@ class ColourJitter:
     standardised: MeanAndStd | None = None
     numbers = 4
 
-    def shape(self, shape: Shape) -> Shape:
-        """Return the shape of changed images, which is their own."""
-        return shape
-
     def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Change images [n, 1 or 3, h, w]."""
         if self.standardised is None:
             return self._on_pixels(x, draws)
         return self.standardised(self._on_pixels(self.standardised.undo(x), draws))
@@ -211,14 +214,8 @@ class ColourJitter:
             return x
         return _turned(_towards(_grey(x), x, changes[2]), changes[3][:, 0])
 
-    def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Return the labels unchanged."""
-        return y
 
-
-Augmentation: TypeAlias = Crop | ResizedCrop | Flip | ColourJitter
-
-AUGMENTATIONS: Mapping[str, type[Augmentation]] = {
+AUGMENTATIONS: Mapping[str, type[Crop | ResizedCrop | Flip | ColourJitter]] = {
     "crop": Crop,
     "resized-crop": ResizedCrop,
     "flip": Flip,
@@ -228,30 +225,26 @@ AUGMENTATIONS: Mapping[str, type[Augmentation]] = {
 
 
 @dataclass(frozen=True)
-class AugmentationChain:
+class AugmentationChain(Augmentation):
     """Changes one after the other, each with its own draws."""
 
     changes: tuple[Augmentation, ...]
 
     @property
-    def numbers(self) -> int:
-        """Return the number of draws that a sample takes."""
+    def numbers(self) -> int:  # type: ignore[override]  # the sum of those of its changes
         return sum(change.numbers for change in self.changes)
 
     def shape(self, shape: Shape) -> Shape:
-        """Return the shape of changed images [c, h, w]; raise an InputError if a change cannot take them."""
         for change in self.changes:
             shape = change.shape(shape)
         return shape
 
     def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Change images [n, c, h, w]."""
         for change, own in self._with_draws(draws):
             x = change(x, own)
         return x
 
     def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Change labels [n, h, w] like their images."""
         for change, own in self._with_draws(draws):
             y = change.labels(y, own)
         return y

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from partitioning import Population, rewrite
 from partitioning.common.bounds import check_memory
-from partitioning.common.caching import cache as default_cache
+from partitioning.common.paths import cache as default_cache
 from partitioning.sources.arrays import nested
 from partitioning.store.manifest import MANIFEST
 from raysim.common.errors import InputError
@@ -94,7 +94,6 @@ def decode_population(
 
 
 def _image_steps(population: Population, form: Features, picture: ImageFormat) -> list[ColumnMaker]:
-    """Return the change of the images, if any."""
     if isinstance(form, ImageColumn):
         client = _first_client(population)
         first = encoded(population.batch(client).column(form.column))[0].as_py()
@@ -200,7 +199,6 @@ def _sizes(batch: pa.RecordBatch, owner: str, form: ArrayColumn | ImageColumn) -
 
 
 def _first_client(population: Population) -> int:
-    """Return the first client that has samples."""
     return int(np.flatnonzero(population.sizes)[0])
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from partitioning.common.columns import is_image as is_image_label
 from partitioning.common.columns import is_label, is_numbers
+from partitioning.sources.layout import shape_of
 from raysim.common.errors import InputError, unknown
 from raysim.data.images import is_image
 
@@ -135,10 +136,7 @@ def _array(kind: pa.DataType) -> tuple[tuple[int, ...], pa.DataType]:
         # With a permutation, the logical shape would differ from the stored one.
         permuted = kind.permutation is not None and list(kind.permutation) != sorted(kind.permutation)
         return ((), kind) if permuted else (tuple(kind.shape), kind.value_type)
-    shape: tuple[int, ...] = ()
-    while pa.types.is_fixed_size_list(kind):
-        shape, kind = (*shape, kind.list_size), kind.value_type
-    return shape, kind
+    return shape_of(kind)
 
 
 def _refusal(field: pa.Field) -> str:

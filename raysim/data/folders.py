@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from partitioning.common.bounds import check_bound
-from partitioning.common.caching import cache
-from partitioning.common.paths import read_bytes, regular
+from partitioning.common.paths import cache, read_bytes, regular
 from raysim.common.errors import InputError
 from raysim.data.images import fault, opened
 
@@ -131,10 +130,7 @@ def by_class(folder: Path) -> pa.Table:
 
 
 def image_table(
-    root: Path,
-    rows: Sequence[ImageRow],
-    kinds: Mapping[str, pa.DataType],
-    read: Callable[[Path], bytes] | None = None,
+    root: Path, rows: Sequence[ImageRow], kinds: Mapping[str, pa.DataType], read: Callable[[Path], bytes] | None = None
 ) -> pa.Table:
     """Read images into a table; a large table lies in a memory-mapped file, on the disk of raysim's cache.
 

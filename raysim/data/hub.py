@@ -122,7 +122,6 @@ def _load(dataset: str, name: str, config: str | None, revision: str | None, cac
 
 
 def _cached(cache: str | None) -> list[Path]:
-    """Return the library's folders of downloaded and of extracted files."""
     import datasets
     from huggingface_hub.constants import HF_HUB_CACHE
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, prod
+from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,11 +43,6 @@ class LabelReader(ABC):
 
     kind: ClassVar[LabelKind]
 
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes of a label."""
-
     @abstractmethod
     def label(self, shape: tuple[int, ...]) -> torch.Tensor:
         """Return the label of a sample of a shape, with any values."""
@@ -80,7 +75,6 @@ class ClassReader(LabelReader):
     classes: tuple[Label, ...]
 
     kind = "class"
-    nbytes = 8
 
     def label(self, shape: tuple[int, ...]) -> torch.Tensor:
         return torch.zeros((), dtype=torch.int64)
@@ -111,13 +105,7 @@ class MaskReader(LabelReader):
         shape: height and width.
     """
 
-    shape: tuple[int, ...]
-
     kind = "pixels"
-
-    @property
-    def nbytes(self) -> int:
-        return prod(self.shape)
 
     def label(self, shape: tuple[int, ...]) -> torch.Tensor:
         return torch.zeros(shape[1:], dtype=torch.uint8)
@@ -147,10 +135,6 @@ class PositionReader(LabelReader):
 
     kind = "sequence"
 
-    @property
-    def nbytes(self) -> int:
-        return 8 * self.length
-
     def label(self, shape: tuple[int, ...]) -> torch.Tensor:
         return torch.zeros(self.length, dtype=torch.int64)
 
@@ -178,10 +162,6 @@ class NumberReader(LabelReader):
     limits: tuple[float, float] | None = None
 
     kind = "numbers"
-
-    @property
-    def nbytes(self) -> int:
-        return 4 * self.outputs
 
     def label(self, shape: tuple[int, ...]) -> torch.Tensor:
         return torch.zeros(self.outputs)
@@ -245,7 +225,7 @@ def label_reader(
     if masks is not None:
         if not masks.is_bytes or masks.classes is None or masks.shape is None:
             raise InputError(f"column {label!r} holds labels that are images: decode the population first, once")
-        return MaskReader(label, masks.classes, masks.shape)
+        return MaskReader(label, masks.classes)
     if pa.types.is_floating(kind):
         return NumberReader(label, 1, limits)
     form = form_of(schema.field(label))

@@ -1,7 +1,5 @@
 """Labels that are images: a class for each pixel, 255 for pixels without a class."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

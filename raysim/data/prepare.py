@@ -1,7 +1,5 @@
 """Rows of a data set before the partition: a split, some classes, and FedMMB's augmented copies."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -156,7 +154,6 @@ def append_augmented(
 
 
 def _image_column(schema: pa.Schema, form: Features) -> str:
-    """Return the name of the column of images."""
     if isinstance(form, ImageColumn):
         return form.column
     what = "columns of numbers"
@@ -188,7 +185,6 @@ def _augmented(rows: pa.Array, form: Features, change: Augment, draws: torch.Ten
 
 
 def _augmented_pixels(values: npt.NDArray[Any], change: Augment, draws: torch.Tensor) -> npt.NDArray[Any]:
-    """Return images [n, c, h, w] augmented, in their own type."""
     whole = values.dtype == np.uint8
     x = torch.from_numpy(values.astype(np.float32) / (LARGEST_PIXEL if whole else 1))
     made = change(x, draws).numpy()

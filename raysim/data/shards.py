@@ -208,13 +208,11 @@ class Sites:
 
 
 def _room(device: str, share: float) -> int:
-    """Return the bytes of a GPU's free memory that data may take."""
     free, _ = torch.cuda.mem_get_info(device)
     return int(DEVICE_SHARE * share * free)
 
 
 def _end_to_end(each: Sequence[Tensors]) -> Tensors:
-    """Return the samples of several owners as one tensor each."""
     x, y = (torch.cat(tensors) for tensors in zip(*each, strict=True))
     return x, y
 

@@ -10,9 +10,8 @@ from types import MappingProxyType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from partitioning.common.caching import cache
 from partitioning.common.columns import is_label
-from partitioning.common.paths import expanded
+from partitioning.common.paths import cache, expanded
 from raysim.common.errors import InputError, unknown
 from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, HUB, MEMORY, SHIFTED, SYNTHETIC, check_name
 from raysim.data.domains import DOMAIN, join, split_by_domain
@@ -228,7 +227,6 @@ def _read(
 
 
 def _read_own(dataset: str, prefix: str, root: Path, label: str, dividing: Collection[str]) -> LoadedDataSet:
-    """Read a user's own files or folders; several become domains."""
     named = [path.strip() for path in dataset.removeprefix(prefix).split(",")]
     if "" in named:
         raise InputError(f"{dataset!r} has an empty path: must be {prefix}PATH, or {prefix}PATH,PATH; name each")
@@ -303,7 +301,6 @@ def _domains(name: str, tables: Tables) -> Mapping[str, Tables]:
 
 
 def _checked(name: str, root: Path, label: str, seed: int) -> Tables:
-    """Read a data set by name and check its tables."""
     train, test = DATASETS[name].read(root, seed)
     check_label(train.schema, label, name)
     check_values(train, f"data set {name}")

@@ -31,15 +31,8 @@ SUFFIXES = (*DELIMITERS, ".npz", ".arrow", ".feather", ".ipc")
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 COVERTYPE = (
-    "Elevation",
-    "Aspect",
-    "Slope",
-    "Horizontal_Distance_To_Hydrology",
-    "Vertical_Distance_To_Hydrology",
-    "Horizontal_Distance_To_Roadways",
-    "Hillshade_9am",
-    "Hillshade_Noon",
-    "Hillshade_3pm",
+    *("Elevation", "Aspect", "Slope", "Horizontal_Distance_To_Hydrology", "Vertical_Distance_To_Hydrology"),
+    *("Horizontal_Distance_To_Roadways", "Hillshade_9am", "Hillshade_Noon", "Hillshade_3pm"),
     "Horizontal_Distance_To_Fire_Points",
     *(f"Wilderness_Area{number}" for number in range(1, 5)),
     *(f"Soil_Type{number}" for number in range(1, 41)),
@@ -108,7 +101,6 @@ def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = 
 
 
 def _read_other(path: Path) -> pa.Table:
-    """Read delimited text, a NumPy archive or an Arrow file."""
     with reading(path, "a table"):
         source = open_source(path)
         _ = source.schema.names  # names may not be text in UTF-8

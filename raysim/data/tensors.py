@@ -61,7 +61,7 @@ class BatchDecoder:
     @property
     def nbytes(self) -> int:
         """Return the bytes of a sample and its label."""
-        return 4 * prod(self.shape) + self.labels.nbytes
+        return 4 * prod(self.shape) + self.labels.label(self.shape).nbytes
 
     def __call__(self, batch: pa.RecordBatch) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the batch as x, float32 [n, *shape], and y, its labels.

@@ -1,7 +1,5 @@
 """Bounds of what a tokenizer makes of a text: a few steps in a row may fill any memory."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

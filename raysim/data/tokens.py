@@ -1,7 +1,5 @@
 """Text as tokens: samples with a label, or sequences that predict their next token."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -171,7 +169,6 @@ def _load(name: str) -> Any:
 
 @contextmanager
 def _refused(name: str, done: str) -> Iterator[None]:
-    """Turn the library's errors into one line."""
     try:
         yield
     except (InputError, KeyboardInterrupt, SystemExit):

@@ -1,7 +1,5 @@
 """Reader of FedScale's traces of phones: pickles of plain dictionaries, from which no code ever runs."""
 
-from __future__ import annotations
-
 import pickle  # noqa: TID251 - PlainUnpickler reads plain values alone
 from collections.abc import Mapping
 from pathlib import Path
@@ -99,7 +97,6 @@ def _positive(path: Path, client: Any, entry: Mapping[str, Any]) -> tuple[float,
 
 
 def _traces(path: Path) -> pa.RecordBatch:
-    """Return the columns start, end and period of all traces."""
     first, starts, ends, periods = [0], [], [], []
     for client, entry in _entries(path, "active", "inactive", "finish_time").items():
         try:

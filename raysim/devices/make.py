@@ -25,9 +25,9 @@ MOST_CLIENTS = 10**8
 """Most clients of a drawn table, which then takes some 10 GB."""
 
 
-def in_bounds(value: object, least: float = LEAST) -> bool:
+def in_bounds(value: object) -> bool:
     """Return whether a value is a number in the bounds; whole numbers beyond the largest float are not."""
-    return isinstance(value, int | float) and least <= value <= MOST
+    return isinstance(value, int | float) and LEAST <= value <= MOST
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Model of day and night: each client is available in its night, when its owner charges it and does not use it."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

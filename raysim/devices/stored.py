@@ -1,6 +1,4 @@
-"""Table of devices in a run's folder: one record batch of uncompressed Arrow, memory-mapped, with its SHA-256."""
-
-from __future__ import annotations
+"""Devices of an experiment, and a run's table of them: one mapped record batch of Arrow, with its SHA-256."""
 
 import json
 from collections.abc import Mapping
@@ -13,11 +11,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from algorithms import Availability, DeviceTable, Purpose, generator
+from algorithms import Availability, Devices, DeviceTable, Purpose, generator
 from partitioning.common.disk import report_full_disk
 from partitioning.common.paths import regular
 from partitioning.store.files import sha256
 from raysim.common.errors import InputError
+from raysim.config.experiment import Experiment
+from raysim.devices.night import night_devices
 from raysim.devices.source import DeviceSource
 from raysim.store.names import DEVICES
 
@@ -136,8 +136,27 @@ def open_stored(path: Path, clients: int, seed: int) -> tuple[DeviceTable, str]:
     return devices, about[b"source"].decode()
 
 
+def open_devices(experiment: Experiment, folder: Path, clients: int) -> tuple[Devices | None, str | None]:
+    """Return the devices of an experiment, and the SHA-256 of their table; None for what there is not.
+
+    A new run copies the table into its folder. A run that continues reads only the copy.
+
+    Args:
+        experiment: experiment as its file has it.
+    """
+    table = experiment.devices
+    if table is None:
+        return None, None
+    if table.table is None:
+        drawn = table.profile()
+        nights = table.availability == "day-night"
+        return night_devices(drawn, experiment.seed, clients, table.zones, table.hours) if nights else drawn, None
+    if stored(folder) is None and (source := table.source) is not None:
+        store(source, folder, clients, table.sha256)
+    return open_stored(stored(folder) or folder, clients, experiment.seed)
+
+
 def _rows(arrays: Mapping[str, NDArray[Any]], clients: int, seed: int) -> NDArray[np.int64]:
-    """Return the row of each client."""
     if "client" in arrays:
         return np.argsort(arrays["client"], kind="stable")
     drawn = generator(seed, Purpose.DEVICE_ROW).random(clients)

@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import exp, inf, log
 from threading import Timer
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from raysim.common.distribution import install
 from raysim.common.errors import InputError
-
-if TYPE_CHECKING:
-    from algorithms import State
 
 AccountantName = Literal["pld", "rdp"]
 
@@ -129,11 +126,6 @@ class Accountant:
             f"privacy.epsilon = {epsilon:g}: must be reached by a noise in {NOISES} after {rounds} rounds with delta = "
             f"{self.delta:g}; set a {other} epsilon, or privacy.noise"
         )
-
-
-def epsilon_of(state: State, accountant: Accountant) -> float:
-    """Return epsilon of a run so far."""
-    return accountant.epsilon(state.of("privacy").get("events", ()))
 
 
 @contextmanager

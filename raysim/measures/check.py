@@ -1,7 +1,5 @@
 """Checks that measures apply to an algorithm."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from algorithms import Algorithm, BatchStatistics, Divergence, Kind, Layouts, Option, Rounds

@@ -76,7 +76,7 @@ class Targets:
         wanted: Sequence[str] | None,
         metrics: Sequence[Metric] | None = None,
         finetuning: Finetuning | None = None,
-        attackers: Sequence[int] | NDArray[np.int64] = (),
+        excluded: Sequence[int] = (),
     ) -> Targets:
         """Return the targets of a population.
 
@@ -86,13 +86,13 @@ class Targets:
             metrics: metrics of each target; None for the usual ones of the labels.
             finetuning: training of a client's model before it is evaluated. Each target of clients with test parts of
                 their own then has a second one, `NAME_finetuned`.
-            attackers: training clients that attack; only honest ones are evaluated.
+            excluded: training clients that are not evaluated.
 
         Raises:
             InputError: the population lacks a wanted target, or a metric does not measure its labels.
         """
         metrics = _fitting(population, metrics)
-        honest = np.setdiff1d(population.train_clients, attackers)
+        honest = np.setdiff1d(population.train_clients, excluded)
         domains = [
             _of_slices(population, f"domain_{name}", name, honest) for name in population.tests if name is not None
         ]

@@ -1,7 +1,5 @@
 """Scoring of fine-tuned copies of clients' models, which leave no trace in the run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms import Block, Packed, Worker
-from algorithms.parts.client_update import NO_INPUT, ClientUpdates
+from algorithms.parts.client_update import ClientUpdates
+from algorithms.parts.trained import NO_INPUT
 from raysim.measures.scoring import Evaluate
 
 
@@ -32,8 +31,9 @@ class Finetuned(Evaluate):
             locations = block.inputs[first : first + len(clients)] or [None] * len(clients)
             models, personal = zip(*(self._model(worker, values, each) for each in locations), strict=True)
             inputs = [NO_INPUT] * len(clients)
-            lanes, _, _ = self.updates.train(worker, worker.trainer, clients, inputs, models, personal)
-            tuned = [(worker.trainer.shared(lane).copy(), worker.trainer.personal(lane).copy()) for lane in lanes]
+            trainer = worker.trainer
+            trained = self.updates.train(worker, trainer, clients, inputs, models, personal)
+            tuned = [(trainer.shared(lane).copy(), trainer.personal(lane).copy()) for lane in trained.lanes]
             for owner, (model, own) in enumerate(tuned, first):
                 worker.resident.load(model, own)
                 yield slice(owner, owner + 1)

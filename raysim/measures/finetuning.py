@@ -33,7 +33,7 @@ class Finetuning:
         length: dict[str, Any] = {"epochs": self.epochs, "steps": None, "batches": None}
         local = replace(phase.local, **length, part=self.part, method=Method())
         seed = torch_seed(state.seed, Purpose.FINETUNE, number) % 2**32
-        return ClientUpdates(local, phase.weighting, seed, number, True, state.rounds)
+        return ClientUpdates(local, phase.weighting, seed, number, state.rounds)
 
     def check(self, algorithm: Algorithm, layouts: Layouts) -> None:
         """Raise InputError if the algorithm's client updates are the user's own, or the part has no parameters."""

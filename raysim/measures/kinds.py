@@ -1,7 +1,5 @@
 """Fairness among kinds of devices: who took part how often, and how well the model does on their test parts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -6,8 +6,6 @@ over the pairs of a sample i of class c and a sample j of another class, s being
 the trapezoidal area, ties included.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

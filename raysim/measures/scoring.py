@@ -1,7 +1,5 @@
 """Scoring of a model on blocks of clients or of test-set slices: sums leave a block, never logits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -237,7 +235,6 @@ def _numbers(metric: Metric, outputs: torch.Tensor, y: torch.Tensor) -> NDArray[
 
 
 def _by_owner(values: NDArray[np.float64], owners: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Return the sums of each owner's rows, [count, columns]."""
     return np.stack([np.bincount(owners, column, count) for column in values.T], -1)
 
 

@@ -1,19 +1,15 @@
 """Centralised twins: models that train beside a run on all its data, and measures of the distance to them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, nan
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from algorithms import (
     Algorithm,
-    Augmented,
     Block,
     DivergedError,
     Fleet,
@@ -203,11 +199,8 @@ class TwinSteps(Function):
     drawn: int
     updates: int
 
-    DROPOUT: ClassVar[int] = 1
-    """Index of the dropout's key among the twin's keys; the batches' index is 0."""
-
-    AUGMENT: ClassVar[int] = 2
-    """Index of the augmentation's key."""
+    INDEX: ClassVar[Mapping[Purpose, int]] = {Purpose.BATCHES: 0, Purpose.DROPOUT: 1, Purpose.AUGMENT: 2}
+    """Index of each of the twin's keys, by its purpose."""
 
     def join(self, left: Any, right: Any) -> Any:
         raise RuntimeError("a twin's round is one block")
@@ -216,19 +209,11 @@ class TwinSteps(Function):
         worker.resident.load(*values[0])
         x, y = worker.data.union(block.clients, "train")
         batches, drawn = self.batches(len(y))
-        if worker.resident.refuses_single and self.local.statistics != "frozen":
-            batches = [rows for rows in batches if len(rows) > 1]
-        masks = None
-        if worker.trainer.has_dropout:
-            masks = torch.Generator(x.device)
-            masks.manual_seed(torch_seed(self.seed, Purpose.TWIN, self.round_number, self.DROPOUT))
-        augment = None
-        if worker.augment is not None:
-            key = torch_seed(self.seed, Purpose.TWIN, self.round_number, self.AUGMENT)
-            augment = Augmented.of(worker.augment, batches, key, x.device)
-        work = Work(x.to(worker.resident.floating), y, batches, masks, augment)
+        work = Work(x.to(worker.resident.floating), y, batches)
+        for prepare in worker.preparations:
+            work = prepare(work, self.local, self._key)
         (loss,) = worker.trainer.train(self.local, [work], self.lr)
-        is_finite = isfinite(loss) or not batches
+        is_finite = isfinite(loss) or not work.batches
         wrong = worker.resident.first_nonfinite(0) or (None if is_finite else "the training loss")
         if wrong is None:
             return Output((worker.resident.shared().copy(), drawn, False))
@@ -238,6 +223,9 @@ class TwinSteps(Function):
                 "lower local.lr, or leave the measure out"
             )
         return Output((values[0][0], drawn, True))
+
+    def _key(self, purpose: Purpose) -> int:
+        return torch_seed(self.seed, Purpose.TWIN, self.round_number, self.INDEX[purpose])
 
     def batches(self, samples: int) -> tuple[list[NDArray[np.int64]], int]:
         """Return the rows of each step's batch, and the number of samples drawn afterwards.
@@ -260,9 +248,9 @@ class TwinSteps(Function):
         return batches, drawn
 
 
-def verdict(delta: float, epsilon: float = EPSILON) -> dict[str, Any]:
+def verdict(delta: float) -> dict[str, Any]:
     """Return whether a discordance makes the run concordant with centralised training."""
-    return {"delta": delta, "epsilon": epsilon, "concordant": bool(delta < epsilon)}
+    return {"delta": delta, "epsilon": EPSILON, "concordant": bool(delta < EPSILON)}
 
 
 def _report(state: State) -> RoundReport:
@@ -272,12 +260,10 @@ def _report(state: State) -> RoundReport:
 
 
 def _cohort(report: RoundReport, fleet: Fleet) -> NDArray[np.int64]:
-    """Return the clients of the round's updates; all clients if the update was of their union."""
     updated = np.unique(report.updates.clients)
     return fleet.census.clients if (updated < 0).any() else updated
 
 
 def _places_of_parameters(layouts: Layouts) -> NDArray[np.int64]:
-    """Return the indices of the trained parameters among the floating entries."""
     places = [np.arange(place.start, place.stop) for entry, place in layouts.shared.places() if entry.is_parameter]
     return np.concatenate(places) if places else np.empty(0, np.int64)

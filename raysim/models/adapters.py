@@ -1,7 +1,5 @@
 """Low-rank adapters by the library `peft`: small matrices that train beside frozen weights."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -20,14 +18,7 @@ MOST_LISTED = 40
 
 
 def add_lora(
-    module: nn.Module,
-    *,
-    rank: int,
-    alpha: float,
-    dropout: float,
-    targets: Sequence[str],
-    trains_head: bool,
-    seed: int,
+    module: nn.Module, *, rank: int, alpha: float, dropout: float, targets: Sequence[str], trains_head: bool, seed: int
 ) -> nn.Module:
     """Add adapters to linear layers and convolutions, and freeze all other entries, except perhaps the head.
 

@@ -1,7 +1,5 @@
 """Checks of a model's parameters and of the samples that it takes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from raysim.common.errors import InputError

@@ -50,11 +50,7 @@ def _enlarged(x: torch.Tensor, to: torch.Tensor) -> torch.Tensor:
 
 
 def _convolution(inputs: int, outputs: int, kernel: int) -> list[nn.Module]:
-    return [
-        nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=False),
-        nn.BatchNorm2d(outputs),
-        nn.ReLU(),
-    ]
+    return [nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
 
 
 def _mobilenet_v2(channels: int) -> SplitBackbone:

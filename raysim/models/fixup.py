@@ -1,14 +1,12 @@
 """Fixup: Zhang, Dauphin and Ma, "Fixup Initialization: Residual Learning Without Normalization", 2019."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
 from algorithms.core.batch_norm import is_batch_norm
 from raysim.common.errors import InputError
-from raysim.models.modified_convolutions import convolve, remake
+from raysim.models.modified_convolutions import convolve, pass_observed, remake
 
 
 class ScalarAffine(nn.Module):
@@ -135,13 +133,7 @@ def _check_shortcuts(module: nn.Module, blocks: dict[nn.Module, int], shape: tup
     """Refuse a block without a shortcut: its output vanishes with its branch, which is zero now."""
     outputs: list[torch.Tensor] = []
     hooks = [block.register_forward_hook(lambda *seen: outputs.append(seen[2])) for block in blocks]
-    training = module.training
-    try:
-        module.eval()(torch.rand(2, *shape, generator=torch.Generator().manual_seed(seed)))
-    finally:
-        module.train(training)
-        for hook in hooks:
-            hook.remove()
+    pass_observed(module, torch.rand(2, *shape, generator=torch.Generator().manual_seed(seed)), hooks)
     if not all(bool(output.any()) for output in outputs):
         raise _refusal("has layers of these names without a shortcut")
 

@@ -1,7 +1,5 @@
 """Initial weights, drawn or loaded, and the part of a model that trains."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlparse

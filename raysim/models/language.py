@@ -1,7 +1,5 @@
 """Networks of the library `transformers` as models of tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -134,7 +132,6 @@ def _head(network: Any) -> list[str]:
 
 @contextmanager
 def _refused(key: str, name: str) -> Iterator[None]:
-    """Turn the library's errors into one line."""
     verbosity = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

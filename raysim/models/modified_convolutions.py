@@ -1,12 +1,11 @@
 """Convolutions with standardised weights, and a convolution remade as one of a subclass."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
+from torch.utils.hooks import RemovableHandle
 
 from raysim.common.errors import InputError
 
@@ -18,6 +17,17 @@ def convolve(layer: _ConvNd, x: torch.Tensor, weight: torch.Tensor) -> torch.Ten
     """Return the output of a convolution for other weights."""
     output: torch.Tensor = layer._conv_forward(x, weight, layer.bias)
     return output
+
+
+def pass_observed(module: nn.Module, x: torch.Tensor, hooks: Iterable[RemovableHandle]) -> None:
+    """Pass samples through a module in evaluation, and remove its hooks."""
+    training = module.training
+    try:
+        module.eval()(x)
+    finally:
+        module.train(training)
+        for hook in hooks:
+            hook.remove()
 
 
 def remake(layer: _ConvNd, kinds: Sequence[type[_ConvNd]], purpose: str) -> _ConvNd:

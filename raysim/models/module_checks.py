@@ -1,7 +1,5 @@
 """Checks of a model as a module: its size, and the duties of a user's own."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """Normalisers: layers that take the place of a model's batch-norm layers, found by type."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
@@ -16,7 +14,7 @@ from raysim.common.errors import InputError
 from raysim.models.checks import positive
 from raysim.models.fixup import fixup
 from raysim.models.keys import GROUPS, NORMS, Norm, RenormLimits, check_keys, check_norm
-from raysim.models.modified_convolutions import standardised_convolution
+from raysim.models.modified_convolutions import pass_observed, standardised_convolution
 from raysim.models.renorm import BatchRenorm
 
 GROUPED = ("group", "layer", "instance", "group+ws")
@@ -144,13 +142,7 @@ def _trace(module: nn.Module, shape: tuple[int, ...]) -> tuple[dict[nn.Module, i
     layers = list(module.modules())
     hooks = [layer.register_forward_hook(after_convolution) for layer in layers if isinstance(layer, _ConvNd)]
     hooks += [layer.register_forward_pre_hook(before_norm) for layer in layers if is_batch_norm(layer)]
-    training = module.training
-    try:
-        module.eval()(torch.zeros(2, *shape))
-    finally:
-        module.train(training)
-        for hook in hooks:
-            hook.remove()
+    pass_observed(module, torch.zeros(2, *shape), hooks)
     return places, list(dict.fromkeys(layer for layer in before.values() if layer is not None))
 
 

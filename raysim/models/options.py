@@ -93,7 +93,6 @@ class ModelOptions:
 
     @property
     def _renorm(self) -> dict[str, float]:
-        """The given limits of batch-renorm."""
         given = {key.removeprefix(RENORM_PREFIX): getattr(self, key) for key in RENORM_KEYS}
         return {name: value for name, value in given.items() if value is not None}
 

@@ -28,11 +28,7 @@ def logistic(shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 def mlp(
-    shape: tuple[int, ...],
-    classes: int,
-    *,
-    hidden: tuple[int, ...] = (200, 200),
-    norm: Norm = "none",
+    shape: tuple[int, ...], classes: int, *, hidden: tuple[int, ...] = (200, 200), norm: Norm = "none"
 ) -> nn.Module:
     """Build a multilayer perceptron: linear, norm, ReLU for each hidden width, on the flattened input.
 

@@ -1,7 +1,5 @@
 """Batch renormalisation: Ioffe, "Batch Renormalization: Towards Reducing Minibatch Dependence", 2017."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn.functional import batch_norm
 from torch.nn.modules.batchnorm import _BatchNorm

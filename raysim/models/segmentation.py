@@ -15,11 +15,7 @@ Backbone: TypeAlias = Literal["mobilenet_v2", "resnet50"]
 
 
 def deeplab_v3plus(
-    shape: tuple[int, ...],
-    classes: int,
-    *,
-    backbone: Backbone = "mobilenet_v2",
-    norm: Norm = "batch",
+    shape: tuple[int, ...], classes: int, *, backbone: Backbone = "mobilenet_v2", norm: Norm = "batch"
 ) -> nn.Module:
     """Build DeepLabv3+ for segmentation: backbone, atrous pyramid, decoder; output stride 16.
 

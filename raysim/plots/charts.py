@@ -1,7 +1,5 @@
 """Charts: panels over rounds for pages and files, and histograms."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -213,7 +211,6 @@ def _share_limits(grid: Sequence[Axes]) -> None:
 
 
 def _values(panel: Panel, axes: Axes, strokes: Mapping[str, Stroke]) -> dict[str, Any]:
-    """Return a drawn panel for the page's script."""
     lines = [
         _line(label, strokes[label].css, curve.rounds, curve.values, curve.std)
         for label, curve in thinned(panel, LISTED).curves.items()

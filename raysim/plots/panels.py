@@ -1,7 +1,5 @@
 """Panels of charts: curves over rounds, points, bars and boxes, drawn into axes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Charts of a hyper-parameter search: a heat map for two keys, a ranking for more."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Style of all charts, and their SVG markup: compact, self-contained, and the same bytes every time."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -190,7 +188,6 @@ def _compact_tag(tag: re.Match[str]) -> str:
 
 
 def _joined(paths: re.Match[str]) -> str:
-    """Join neighbouring paths of one look."""
     places = " ".join(re.findall(r' d="([^"]*)"', paths[0]))
     return f'<path d="{places}"{paths[1]}/>'
 

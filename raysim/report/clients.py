@@ -1,7 +1,5 @@
 """A population on the page: its counts, and charts of its clients."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,7 +47,6 @@ def _heatmap(population: Population, name: str) -> str:
 
 
 def _by_split(population: Population, amounts: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
-    """Group amounts, one for each client, by the clients' split."""
     splits = population.splits
     return {title: amounts[splits == split] for split, title in SPLITS.items() if split in splits}
 

@@ -1,7 +1,5 @@
 """Stages of a run's commands: a bar and a row for each command, and for each of its algorithms."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from raysim.common.units import human_seconds
@@ -17,23 +15,15 @@ def breakdown(runs: Sequence[RunOutput]) -> tuple[list[StageBar], ResultTable] |
     named = {name: parts for run in runs for name, parts in _bars(run, len(runs) > 1)}
     if not named:
         return None
-    bars = {
-        name: (None, {COMMAND_STAGES[stage].title: seconds for stage, seconds in parts.items()})
-        for name, parts in named.items()
-    }
-    used = [stage for stage in COMMAND_STAGES if any(stage in parts for parts in named.values())]
-    columns = [TableColumn.of("Whole", [sum(parts.values()) for parts in named.values()], human_seconds)]
+    every = list(named.values())
+    columns = [TableColumn.of("Whole", [sum(parts.values()) for parts in every], human_seconds)]
     columns += [
-        TableColumn.of(
-            COMMAND_STAGES[stage].title,
-            [parts.get(stage) for parts in named.values()],
-            human_seconds,
-            colour=COMMAND_STAGES[stage].colour,
-        )
-        for stage in used
+        TableColumn.of(stage.title, [parts.get(name) for parts in every], human_seconds, colour=stage.colour)
+        for name, stage in COMMAND_STAGES.items()
+        if any(name in parts for parts in every)
     ]
-    colours = {stage.title: stage.colour for stage in COMMAND_STAGES.values()}
-    return stage_bars(bars, colours), ResultTable(columns, (TableColumn("", list(named)),))
+    bars = stage_bars({name: (0.0, parts) for name, parts in named.items()}, COMMAND_STAGES)
+    return bars, ResultTable(columns, (TableColumn("", list(named)),))
 
 
 def _bars(run: RunOutput, several: bool) -> Iterator[tuple[str, Mapping[str, float]]]:
@@ -52,7 +42,6 @@ def _algorithms(command: CommandTime) -> list[str]:
 
 
 def _sums(stages: Sequence[StageTime]) -> dict[str, float]:
-    """Return the seconds of each stage, in the order of the table."""
     return {
         name: sum(each.seconds for each in stages if each.stage == name)
         for name in COMMAND_STAGES

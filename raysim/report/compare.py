@@ -1,7 +1,5 @@
 """Several runs side by side: the keys in which their resolved configurations differ."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -31,20 +29,17 @@ def differences(runs: Sequence[RunOutput]) -> ResultTable | None:
     if not columns:
         return None
     return ResultTable(
-        [TableColumn(key, texts) for key, texts in columns.items()],
-        (TableColumn("Run", [run.name for run in runs]),),
+        [TableColumn(key, texts) for key, texts in columns.items()], (TableColumn("Run", [run.name for run in runs]),)
     )
 
 
 def _algorithms(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the `[[algorithm]]` tables by the names of their folders."""
     tables = config.get("algorithm", [])
     tables = [tables] if isinstance(tables, Mapping) else tables
     return dict(zip(algorithm_folders(config), tables, strict=True))
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "", leave_out: str = "") -> dict[str, str]:
-    """Return the values of a table as texts, by dotted keys."""
     flat: dict[str, str] = {}
     for key, value in table.items():
         if isinstance(value, Mapping):

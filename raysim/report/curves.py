@@ -1,8 +1,8 @@
 """The report's curves: metrics, measures, training loss, time and bytes by round; and the stages of a round."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 
 import numpy as np
 
@@ -32,38 +32,31 @@ COSTS = {
 
 def evaluation(results: Outputs, strokes: Strokes, prefix: str = "evaluation") -> Iterator[Chart]:
     """Yield one chart for each metric, with one panel for each target; `prefix` begins the ids."""
-    present = {name for each in results for name in each.measured}
-    for name in metrics_in(present):
-        metric = metric_named(name)
-        targets = [target for target in TARGETS if f"{target}_{name}" in present]
-        if targets:
-            panels = [
-                Panel(TARGETS[target].title, metric.title, metric.kind, _curves(results, f"{target}_{name}"))
-                for target in targets
-            ]
-            yield chart(f"{prefix}-{name}", metric.title, panels, strokes, is_shared=True)
+    for name, panels in _panels(results, _curves):
+        yield chart(f"{prefix}-{name}", metric_named(name).title, panels, strokes, is_shared=True)
 
 
 def by_costs(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
     """Yield the charts of the first metric by each cost that any algorithm has."""
-    for cost in COSTS:
-        yield from _by_cost(results, strokes, cost)
+    for cost, (words, x) in COSTS.items():
+        paying = [each for each in results if each.total(cost)]
+        for name, panels in islice(_panels(paying, partial(_spent, cost=cost)), 1):
+            title = f"{metric_named(name).title} by {words}"
+            yield chart(f"by-{cost}", title, panels, strokes, x=x, is_shared=True)
 
 
-def _by_cost(results: Outputs, strokes: Strokes, cost: str) -> Iterator[Chart]:
-    paying = [each for each in results if each.total(cost)]
-    present = {name for each in paying for name in each.measured}
+def _panels(results: Outputs, drawn: Callable[[Outputs, str], dict[str, Curve]]) -> Iterator[tuple[str, list[Panel]]]:
+    """Yield each metric with one panel for each of its targets; `drawn` makes the curves of a column."""
+    present = {name for each in results for name in each.measured}
     for name in metrics_in(present):
         metric = metric_named(name)
-        targets = [target for target in TARGETS if f"{target}_{name}" in present]
-        if targets:
-            panels = [
-                Panel(TARGETS[target].title, metric.title, metric.kind, _spent(paying, f"{target}_{name}", cost))
-                for target in targets
-            ]
-            title, x = f"{metric.title} by {COSTS[cost][0]}", COSTS[cost][1]
-            yield chart(f"by-{cost}", title, panels, strokes, x=x, is_shared=True)
-            return
+        panels = [
+            Panel(target.title, metric.title, metric.kind, drawn(results, f"{key}_{name}"))
+            for key, target in TARGETS.items()
+            if f"{key}_{name}" in present
+        ]
+        if panels:
+            yield name, panels
 
 
 def measures(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
@@ -96,9 +89,9 @@ def training(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
 def breakdown(results: Outputs) -> tuple[list[StageBar], ResultTable] | None:
     """Return the median seconds of each stage as bars and as a table; None if no algorithm measured them."""
     medians = {each.label: _medians(each) for each in results}
-    in_round = {name: stage.title for name, stage in STAGES.items() if not stage.beside}
+    in_round = [name for name, stage in STAGES.items() if not stage.beside]
     bars = {
-        label: (found["whole"], {title: found[name] or 0.0 for name, title in in_round.items()})
+        label: (found["whole"] or 0.0, {name: found[name] or 0.0 for name in in_round})
         for label, found in medians.items()
         if found
     }
@@ -112,8 +105,7 @@ def breakdown(results: Outputs) -> tuple[list[StageBar], ResultTable] | None:
         TableColumn.of(title, [found.get(name) for found in medians.values()], human_seconds, group, colour)
         for name, (title, group, colour) in titles.items()
     ]
-    colours = {stage.title: stage.colour for stage in STAGES.values()}
-    return stage_bars(bars, colours), ResultTable(columns)
+    return stage_bars(bars, STAGES), ResultTable(columns)
 
 
 def _curves(results: Outputs, name: str, is_marked: bool = True, is_sum: bool = False) -> dict[str, Curve]:
@@ -130,7 +122,6 @@ def _curves(results: Outputs, name: str, is_marked: bool = True, is_sum: bool = 
 
 
 def _spent(results: Outputs, name: str, cost: str) -> dict[str, Curve]:
-    """Return a column of every result by the cost so far."""
     curves = {}
     for each in results:
         if name in each.measured:

@@ -1,7 +1,5 @@
 """A run in a notebook: its table and first curves as HTML, and figures of its columns."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

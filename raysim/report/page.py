@@ -1,7 +1,5 @@
 """The report's page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,7 +78,6 @@ def _populations(runs: Sequence[RunOutput]) -> Iterator[Mapping[str, Any]]:
 
 
 def _describe(run: RunOutput) -> Mapping[str, Any]:
-    """Return the texts about a run for the template."""
     return {
         "name": run.name,
         "config": run.config_text.strip(),

@@ -4,8 +4,6 @@ A run may lack something: an algorithm that it has not reached, a round without 
 moved. The page then says so in a sentence. Only damaged files, and folders without a run, are refused.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -14,7 +14,7 @@ import numpy as np
 from raysim.common.units import human_bytes, human_seconds
 from raysim.measures.outside_epsilon import SENTENCE
 from raysim.report.read import AlgorithmOutput
-from raysim.report.words import ABSENT, NONFINITE, TARGETS, WEIGHTS, ShownMetric, metric_named, metrics_in
+from raysim.report.words import ABSENT, NONFINITE, TARGETS, WEIGHTS, ShownMetric, Stage, metric_named, metrics_in
 
 Outputs = Sequence[AlgorithmOutput]
 
@@ -24,12 +24,9 @@ class TableColumn:
     """One column of a table.
 
     Args:
-        title: its heading.
         cells: one text for each row.
         group: heading above it, shared with its neighbours.
         colour: colour of the dot before the heading.
-        best: rows in bold.
-        starred: rows with a star.
         values: number of each cell in full, for hovering and for CSV; None if it has none.
     """
 
@@ -95,9 +92,7 @@ class StageBar:
     """Stacked bar of stages.
 
     Args:
-        label: name of the bar.
         parts: title, colour, text and share of the longest bar, in per cent, of each stage.
-        rest: share that no stage accounts for.
     """
 
     label: str
@@ -105,21 +100,22 @@ class StageBar:
     rest: float
 
 
-def stage_bars(
-    bars: Mapping[str, tuple[float | None, Mapping[str, float]]], colours: Mapping[str, str]
-) -> list[StageBar]:
+def stage_bars(bars: Mapping[str, tuple[float, Mapping[str, float]]], stages: Mapping[str, Stage]) -> list[StageBar]:
     """Return bars of stages.
 
     Args:
-        bars: by label, seconds of the whole (None if unknown) and seconds of each stage.
-        colours: colour of each stage.
+        bars: by label, seconds of the whole (0 if unknown) and seconds by stage.
+        stages: words and colours of the stages.
     """
-    longest = max(max(whole or 0.0, sum(parts.values())) for whole, parts in bars.values()) or 1.0
+    longest = max(max(whole, sum(parts.values())) for whole, parts in bars.values()) or 1.0
     return [
         StageBar(
             label,
-            [(name, colours[name], human_seconds(took), 100 * took / longest) for name, took in parts.items()],
-            100 * max(0.0, (whole or 0.0) - sum(parts.values())) / longest,
+            [
+                (stages[name].title, stages[name].colour, human_seconds(took), 100 * took / longest)
+                for name, took in parts.items()
+            ],
+            100 * max(0.0, whole - sum(parts.values())) / longest,
         )
         for label, (whole, parts) in bars.items()
     ]
@@ -188,12 +184,7 @@ def goals(results: Outputs) -> ResultTable | None:
     ]
     costs = {"bytes_up": (human_bytes, "Bytes sent to"), "simulated_seconds": (human_seconds, "Virtual time to")}
     columns += [
-        TableColumn.of(
-            f"{column} {target:g}",
-            [_cost_to(each, cost, column, target) for each in results],
-            text,
-            group,
-        )
+        TableColumn.of(f"{column} {target:g}", [_cost_to(each, cost, column, target) for each in results], text, group)
         for cost, (text, group) in costs.items()
         if any(each.total(cost) is not None for each in results)
         for column, target in wanted
@@ -304,7 +295,6 @@ def best_rows(values: Sequence[float | None], best: Callable[[Sequence[float]], 
 
 
 def _metrics(results: Outputs) -> list[str]:
-    """Return the names of all metrics, users' own ones of these results last."""
     return metrics_in(name for each in results for name in each.measured)
 
 

@@ -1,7 +1,5 @@
 """Pages from templates, written to disk as a whole."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

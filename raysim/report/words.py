@@ -1,7 +1,5 @@
 """Names and meanings of everything that a run measures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass

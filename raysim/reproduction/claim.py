@@ -1,7 +1,5 @@
 """Claims of a paper: a number, its counterpart in a study, and a condition."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """A paper's figures, drawn from the trials in a study's folder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -124,7 +122,6 @@ def _smoothed(run: Mapping[str, Values], column: str, count: int) -> dict[str, V
 
 
 def _samples(at: Mapping[str, Place], study: Findings, take: str) -> dict[str, list[float]]:
-    """Return the value of each trial that was run, by tick."""
     found = {
         tick: [
             value
@@ -137,7 +134,6 @@ def _samples(at: Mapping[str, Place], study: Findings, take: str) -> dict[str, l
 
 
 def _value(study: Findings, trial: TrialRow, column: str, take: str) -> float | None:
-    """Return a trial's value of a column; None if it is undefined."""
     if take == "final":
         return trial.value(column)
     by_round = study.rounds(trial, [column]).get(column, np.empty(0))

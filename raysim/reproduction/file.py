@@ -127,7 +127,6 @@ def _figures(given: Any, study: Mapping[str, Any]) -> tuple[Figure, ...]:
 
 
 def _by_name(study: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tables of a study's algorithms by folder name."""
     several = study.get("algorithm", {})
     tables = several if isinstance(several, list) else [several]
     if not all(isinstance(table, dict) for table in tables):

@@ -1,7 +1,5 @@
 """Markdown about reproductions: a section for each, and a summary of all."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping

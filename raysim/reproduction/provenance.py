@@ -1,7 +1,5 @@
 """Provenance of a reproduction: the commit, the machine and a digest of the numbers."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

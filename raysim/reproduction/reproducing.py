@@ -1,7 +1,5 @@
 """Reproduce a paper's table or figure: run its study, judge its claims, draw its figures."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterable, Mapping
@@ -76,7 +74,6 @@ def reproduce(
 
 
 def _again(name: str, folder: Path, full: bool, changes: Iterable[str]) -> str:
-    """Return the command that continues a reproduction."""
     asked = [word for change in changes for word in ("--set", change)]
     return shlex.join(["raysim", "reproduce", name, *(["--full"] if full else []), *asked, "--out", str(folder)])
 

@@ -1,7 +1,5 @@
 """First section of a reproduction's report: the paper's figures and claims."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -10,8 +10,6 @@
 | `population` | a column of RADFed's table I about the clients: min, max, mean, std, c_score |
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Verdicts: a claim's number on each split of a study, and whether they meet its condition."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -103,7 +101,6 @@ class StudyNumbers:
         return self._trials.filter((pc.field("dataset") == dataset) & (pc.field("algorithm") == algorithm))
 
     def _lost(self, dataset: str, algorithm: str | None) -> int:
-        """Count the trials of an algorithm on a data set that diverged or failed."""
         return int(self._of(dataset, algorithm).filter(pc.field("status") != "done").num_rows)
 
     def _differences(self, claim: Claim, dataset: str, minus_dataset: str) -> dict[Split, float]:
@@ -162,7 +159,6 @@ class StudyNumbers:
 
 
 def _counting(table: pa.Table, claim: Claim) -> tuple[list[int], list[float]]:
-    """Return the measured rounds that count for a claim, and their values."""
     total = pc.max(table["round"]).as_py() or 0
     first, last = round_of(claim.since, total, 1), round_of(claim.until, total, total)
     counts = (pc.field("round") >= first) & (pc.field("round") <= last) & pc.field(claim.column).is_valid()

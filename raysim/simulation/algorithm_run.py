@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from torch.nn import Module
 
-from algorithms import Attack, Purpose, Robust, State, TrimmedMean, begin
 from algorithms import DivergedError as AlgorithmDivergedError
+from algorithms import Purpose, Robust, State, TrimmedMean, begin
 from algorithms.rounds.clock import on_clock
 from raysim.common.errors import of_algorithm
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
@@ -101,16 +102,18 @@ def run_algorithm(
 def _files(
     folder: Path, plan: RunPlan, checkpoints: Checkpoints, written: Callable[[Mapping[str, Any]], object]
 ) -> AlgorithmFolder:
-    """Return the output files of an algorithm: columns of its own metrics, and its attackers if there are any."""
+    """Return the output files of an algorithm: columns of its own metrics, and those of its options."""
     workers = plan.workers[folder.name]
     algorithm, measured = workers.algorithm, columns_of(plan.experiment.evaluate.measures)
-    attack, clients = algorithm.option(Attack), workers.census.clients
-    attackers = None if attack is None else attack.attackers(clients, plan.experiment.seed).tolist()
+    clients, facts = workers.census.clients, dict[str, Any]()
+    for option in algorithm.folded:
+        facts |= option.client_columns(clients, plan.experiment.seed)
+    of_clients = pa.RecordBatch.from_pydict({"client": clients, **facts})
     reports = algorithm.local.update is not None
     of_options = [column for option in algorithm.folded for column in option.columns]
     columns = list(dict.fromkeys([*plan.targets.columns, *measured, *of_options]))
     timed = any(on_clock(phase, workers.devices) for phase in algorithm.phases)
-    return AlgorithmFolder(folder, columns, checkpoints, written, reports, attackers, timed)
+    return AlgorithmFolder(folder, columns, checkpoints, written, reports, of_clients, timed)
 
 
 def _beginning(name: str, plan: RunPlan, module: Module, fleet: InlineFleet | RayFleet) -> Snapshot:

@@ -273,9 +273,9 @@ def _population(experiment: Experiment, folder: Path, watcher: Watcher) -> Popul
 
 def _targets(experiment: Experiment, population: Population, tell: Callable[[str], object]) -> Targets:
     """Return the data to evaluate on."""
-    evaluate, attack = experiment.evaluate, experiment.attack
-    attackers = attack.value().attackers(population.train_clients, experiment.seed) if attack else ()
-    targets = Targets.of(population, evaluate.on, experiment.measured, evaluate.finetuning, attackers)
+    evaluate, clients, seed = experiment.evaluate, population.train_clients, experiment.seed
+    excluded = [client for option in experiment.options() for client in option.excluded(clients, seed).tolist()]
+    targets = Targets.of(population, evaluate.on, experiment.measured, evaluate.finetuning, excluded)
     experiment.evaluate.selection.check(targets.columns)
     for target in targets.targets:
         # Read before the first round, so that a damaged test set is refused before anything is trained.

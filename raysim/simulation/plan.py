@@ -15,15 +15,13 @@ from partitioning import Population
 from partitioning.store.fetching import cached_folder
 from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError
+from raysim.config.algorithm import AlgorithmTable
 from raysim.config.experiment import Experiment
 from raysim.config.model import ModelTable
-from raysim.data.labels import LABELS
-from raysim.devices.choice import open_devices
+from raysim.devices.stored import open_devices
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
-from raysim.measures.accounting import told_if_slow
 from raysim.measures.check import check_measures, measuring
 from raysim.measures.evaluate import Targets
-from raysim.measures.outside_epsilon import check_privacy
 from raysim.simulation.budget import check_updates
 from raysim.simulation.samples import PreparedSamples, prepare_samples
 from raysim.watching.log import log_model
@@ -82,19 +80,17 @@ def plan_run(
     samples = prepare_samples(population, experiment.data)
     targets = replace(targets, shape=samples.whole)
     devices, sha256 = open_devices(experiment, folder, len(population.sizes))
-    evaluate, fleet = experiment.evaluate, experiment.fleet
+    fleet, measures = experiment.fleet, measuring(experiment.evaluate.measures)
     common = model_plan(experiment.model, experiment.seed, samples)
-    with told_if_slow("pld", tell):
-        solved = [table.solved(experiment.rounds) for table in experiment.algorithm]
+    solved = [table.solved(experiment.rounds, tell) for table in experiment.algorithm]
     tables = dict(zip(experiment.names, solved, strict=True))
-    measures = measuring(evaluate.measures)
     workers: dict[str, WorkerPlan] = {}
     for name in names:
         table = tables[name]
         plan = WorkerPlan(
             samples.path,
             common if table.model is None else model_plan(table.model, experiment.seed, samples),
-            experiment.attacked(table.compose(), _classes(experiment, samples)).having(*measures),
+            experiment.composed(table, samples.labels).having(*measures),
             (folder / name / "personal").absolute(),
             fleet.block,
             device,
@@ -111,31 +107,23 @@ def plan_run(
             own=experiment.seed if experiment.has_own_code else None,
         )
         try:
-            plan = plan.resolved()
-            check_clock(plan.algorithm, plan.devices)
-            check_updates(plan.algorithm, plan.census, plan.lanes or 1)
-            check_measures(evaluate.measures, targets, evaluate.interval(0), plan.algorithm, plan.layouts)
-            if table.privacy is not None:
-                clients, own = len(plan.census.clients), plan.layouts.has_own_models
-                check_privacy(table.privacy.delta, clients, evaluate.selection, targets.columns, own)
+            workers[name] = plan = plan.resolved()
+            _check(plan, experiment, table, targets)
         except (AlgorithmInputError, InputError) as error:
             raise InputError(f"{name}: {error}") from None
-        workers[name] = plan
         tables[name] = table.computed(plan.algorithm.local.compute.execution)
     resolved = experiment.resolved(targets.names, tuple(tables.values()), sha256)
     return RunPlan(resolved, population.fingerprint, targets, workers)
 
 
-def _classes(experiment: Experiment, samples: PreparedSamples) -> int | None:
-    """Return the number of classes; None for other labels, which an attack on labels refuses."""
-    if samples.labels.kind == "class":
-        return samples.labels.outputs
-    if experiment.attack is not None and experiment.attack.kind == "label-flip":
-        raise InputError(
-            f'attack.kind = "label-flip" with labels that are {LABELS[samples.labels.kind]}: must be classes of '
-            'samples; set attack.kind = "sign-flip"'
-        )
-    return None
+def _check(plan: WorkerPlan, experiment: Experiment, table: AlgorithmTable, targets: Targets) -> None:
+    """Raise InputError if an algorithm does not fit the population, a measure or an option."""
+    evaluate, clients, own = experiment.evaluate, len(plan.census.clients), plan.layouts.has_own_models
+    check_clock(plan.algorithm, plan.devices)
+    check_updates(plan.algorithm, plan.census, plan.lanes or 1)
+    check_measures(evaluate.measures, targets, evaluate.interval(0), plan.algorithm, plan.layouts)
+    for option in table.options:
+        option.check_run(clients, evaluate.selection, targets.columns, own)
 
 
 def _uri(experiment: Experiment, samples: PreparedSamples) -> str | None:

@@ -55,7 +55,7 @@ def population_of(
         except InputError as error:
             if str(data.dataset).startswith(MEMORY):
                 raise InputError(f"{error}; its samples were data in memory: restore it, or start a new run") from None
-            tell(f"the population is damaged, and raysim makes it again ({error})")
+            tell(f"the run's population cannot be read, and raysim makes it again ({error})")
     keys = [each.name for each in parameters(partition.scheme).values() if each.is_column]
     dividing = {str(getattr(partition, key)): f"partition.{key}" for key in keys}
     own = {"site": partition.site, "by": partition.by}

@@ -16,7 +16,6 @@ from algorithms import RoundReport, State
 from algorithms.core.report import DroppedUpdates
 from raysim.common.errors import StoppedError
 from raysim.fleet.inline import InlineFleet
-from raysim.measures.accounting import epsilon_of, told_if_slow
 from raysim.measures.evaluate import Evaluation
 from raysim.measures.twins import twins_of, verdict
 from raysim.simulation.checkpoints import Recovery
@@ -84,9 +83,8 @@ class Records:
         self.name, self.progress = files.path.name, snapshot.progress
         self._fleet, self._files, self._watcher, self._targets = fleet, files, watcher, plan.targets
         self._algorithm, self._rounds = plan.workers[self.name].algorithm, snapshot.state.rounds or 0
-        evaluate, privacy = plan.experiment.evaluate, plan.experiment.table(self.name).privacy
+        evaluate, self._options = plan.experiment.evaluate, plan.experiment.table(self.name).options
         self._every, self._selection = evaluate.interval(self._rounds), evaluate.selection
-        self._accountant = None if privacy is None else privacy.accounts
         self._twins = twins_of(evaluate.measures, snapshot.state, plan.targets)
         self._recovery = Recovery(files, snapshot, plan.experiment.checkpoint.every)
         self._logged = ["train_loss", *(name for name in plan.targets.columns if name.endswith(LOGGED_METRICS))]
@@ -206,9 +204,8 @@ class Records:
         if done.evaluation is not None:
             metrics = done.evaluation.values()
             row |= metrics
-            if self._accountant is not None:
-                with told_if_slow(self._accountant.by, partial(self._tell, logging.WARNING)):
-                    row["epsilon"] = epsilon_of(done.state, self._accountant)
+            for option in self._options:
+                row |= option.evaluated(done.state, partial(self._tell, logging.WARNING))
             progress = self._selected(progress, row, metrics, done.evaluation.state)
         for twin in self._twins:
             row |= twin.end(row)

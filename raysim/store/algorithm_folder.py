@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow.compute import index_in
 from safetensors.numpy import save
 from torch import Tensor
 
@@ -47,8 +48,8 @@ UPDATES = pa.schema(
 REPORTED = pa.field("reported", pa.map_(pa.string(), pa.float64()))
 """Further column of `updates.parquet`: the numbers that a client update of the user's own returned."""
 
-ATTACKER = pa.field("attacker", pa.bool_())
-"""Further column of `updates.parquet` under an attack: whether the client is an attacker."""
+NO_FACTS = pa.RecordBatch.from_pydict({"client": pa.array([], pa.int64())})
+"""Table of no client."""
 
 OUTCOME = pa.field("outcome", pa.string())
 """Further column of `updates.parquet` if devices decide who takes part: "counted", "late" or "vanished"."""
@@ -102,7 +103,7 @@ class AlgorithmFolder:
             the folder starts anew.
         written: function to call in the writer's thread with each written row.
         reports: whether client updates return numbers of their own.
-        attackers: clients that attack; None without an attack.
+        of_clients: ids of the training clients, `client`, and further columns of `updates.parquet` about them.
         outcomes: whether client updates may come late, or never.
     """
 
@@ -113,7 +114,7 @@ class AlgorithmFolder:
         checkpoints: Checkpoints | None = None,
         written: Callable[[Mapping[str, Any]], object] = lambda row: None,
         reports: bool = False,
-        attackers: Collection[int] | None = None,
+        of_clients: pa.RecordBatch = NO_FACTS,
         outcomes: bool = False,
     ) -> None:
         marks = checkpoints.marks if checkpoints else {}
@@ -128,9 +129,10 @@ class AlgorithmFolder:
         self._schema = metrics_schema(columns)
         self._metrics = Journal(path / "metrics.journal", self._schema, marks.get("metrics", JournalMark()))
         self._rows = UPDATES.append(REPORTED) if reports else UPDATES
-        self._rows = self._rows if attackers is None else self._rows.append(ATTACKER)
+        for field in list(of_clients.schema)[1:]:
+            self._rows = self._rows.append(field)
         self._rows = self._rows.append(OUTCOME) if outcomes else self._rows
-        self._attackers = list(attackers or ())
+        self._of_clients = of_clients
         self._updates = Journal(path / "updates.journal", self._rows, marks.get("updates", JournalMark()))
         self._marks = marks
         self._checkpoints = checkpoints
@@ -248,9 +250,9 @@ class AlgorithmFolder:
 
     def _write(self, row: Mapping[str, Any], report: RoundReport) -> None:
         started = time.perf_counter()
-        self._updates.append(_update_rows(row["round"], report, self._rows, self._attackers))
+        self._updates.append(_update_rows(row["round"], report, self._rows, self._of_clients))
         if report.dropped is not None and len(report.dropped):
-            self._updates.append(_dropped_rows(row["round"], report.dropped, self._rows, self._attackers))
+            self._updates.append(_dropped_rows(row["round"], report.dropped, self._rows, self._of_clients))
         # Only the writer knows this time. It leaves out the row itself, which holds it.
         row = {**row, "seconds_write": time.perf_counter() - started}
         self._metrics.append(pa.RecordBatch.from_pylist([row], self._schema))
@@ -262,7 +264,9 @@ def tidy(path: Path) -> None:
     remove_made(path, STATE_FILES)
 
 
-def _update_rows(round_number: int, report: RoundReport, schema: pa.Schema, attackers: Sequence[int]) -> pa.RecordBatch:
+def _update_rows(
+    round_number: int, report: RoundReport, schema: pa.Schema, of_clients: pa.RecordBatch
+) -> pa.RecordBatch:
     rows, blocks = report.updates, report.blocks
     columns: dict[str, Any] = {
         "round": np.full(len(rows), round_number),
@@ -277,7 +281,7 @@ def _update_rows(round_number: int, report: RoundReport, schema: pa.Schema, atta
         "machine_block_seconds": _of_block(report, "seconds"),
         "machine_actor": _of_block(report, "actor"),
     }
-    columns[ATTACKER.name] = np.isin(rows.clients, attackers)
+    columns |= _facts(rows.clients, of_clients)
     columns[OUTCOME.name] = np.full(len(rows), "counted")
     if REPORTED.name in schema.names:
         columns[REPORTED.name] = pa.array([list(own_numbers(each).items()) for each in rows.reports()], REPORTED.type)
@@ -286,7 +290,7 @@ def _update_rows(round_number: int, report: RoundReport, schema: pa.Schema, atta
 
 
 def _dropped_rows(
-    round_number: int, dropped: DroppedUpdates, schema: pa.Schema, attackers: Sequence[int]
+    round_number: int, dropped: DroppedUpdates, schema: pa.Schema, of_clients: pa.RecordBatch
 ) -> pa.RecordBatch:
     """Return the rows of updates that never counted; nothing was computed, so most columns are null."""
     columns: dict[str, Any] = {
@@ -295,13 +299,19 @@ def _dropped_rows(
         "samples": dropped.samples.astype(np.int64),
         "steps": np.zeros(len(dropped), np.int64),
         "weight": np.zeros(len(dropped)),
-        ATTACKER.name: np.isin(dropped.clients, attackers),
+        **_facts(dropped.clients, of_clients),
         OUTCOME.name: list(dropped.outcomes),
     }
     known = {name: pa.array(values) for name, values in columns.items()}
     nothing = pa.nulls(len(dropped))
     arrays = [known.get(field.name, nothing).cast(field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _facts(clients: np.ndarray, of_clients: pa.RecordBatch) -> dict[str, Any]:
+    """Return the columns about the clients of some rows; null for a row of no client."""
+    places = index_in(pa.array(clients), of_clients.column("client"))
+    return {name: of_clients.column(name).take(places) for name in of_clients.schema.names[1:]}
 
 
 def _of_block(report: RoundReport, fact: str) -> np.ndarray:

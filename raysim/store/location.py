@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from partitioning.common.caching import cache
-from partitioning.common.locks import lock
+from partitioning.common.disk import lock
+from partitioning.common.paths import cache
 from partitioning.store.remote import RemoteFolder, is_uri
 from raysim.common.errors import InputError
 from raysim.common.files import text_sha256

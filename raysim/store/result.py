@@ -61,7 +61,7 @@ class AlgorithmResult:
         exchanges: sequential exchanges between the clients and the server.
         nonfinite: number of client updates with NaN or infinity, left out or replaced.
         simulated_seconds: duration of the rounds in virtual time; None without `[devices]`.
-        epsilon: epsilon after the last evaluated round; None without `[privacy]`.
+        epsilon: epsilon after the last evaluated round; None if it is not accounted.
         sent: bytes from the clients to the server up to the first evaluated round at a target, by column.
         reached_after: virtual seconds up to that round, by column; empty without `[devices]`.
         concordance: verdict after the last round if it is measured; see `raysim.measures.twins.verdict`.

@@ -15,6 +15,7 @@ from raysim.common.errors import InputError
 from raysim.config.check import flat
 from raysim.config.data import PREPARATION
 from raysim.config.experiment import Experiment
+from raysim.config.options import option_tables
 from raysim.config.read import read
 from raysim.measures.check import measuring
 from raysim.measures.selection import EvaluationHistory
@@ -95,7 +96,7 @@ def settings(experiment: Experiment, name: str) -> dict[str, str]:
     table.pop("label", None)
     common = {
         key: config.get(key)
-        for key in ("seed", "rounds", "epochs", "model", "evaluate", "devices", "attack", "partition")
+        for key in ("seed", "rounds", "epochs", "model", "evaluate", "devices", *option_tables(Experiment), "partition")
     }
     model = common["model"] = table.pop("model", config["model"])
     if (weights := model.get("weights", "")).endswith(WEIGHTS_SUFFIX):

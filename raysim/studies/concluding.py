@@ -1,7 +1,5 @@
 """Conclusion of a study: summary, tables and report from the output files of its trials."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,10 +10,9 @@ from partitioning.common.disk import write_whole
 from partitioning.common.text import markdown, printable
 from raysim.report.templates import save
 from raysim.studies import page
-from raysim.studies.latex import latex_table
 from raysim.studies.read import Findings, read_findings
 from raysim.studies.statistics import ResultRow, rows_of
-from raysim.studies.tables import details, differences, markdown_table
+from raysim.studies.tables import details, differences, latex_table, markdown_table
 from raysim.studies.words import caption, notes
 
 SUMMARY = pa.schema(

@@ -1,7 +1,5 @@
 """The course of a study: search each grid, choose the winners, pass their values on, run the winners everywhere."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +11,29 @@ from raysim.config.experiment import Experiment
 from raysim.studies.file import Study, StudyData
 from raysim.studies.folder import VIRTUAL_TIME
 from raysim.studies.grid import Point, SearchSpace, algorithm_table, point_json
-from raysim.studies.progress import StudyProgress
 from raysim.studies.split import Split
 from raysim.studies.statistics import best_point, complete_mean
 from raysim.studies.trial import Trial, TrialResult, on_population, trial_of
+
+
+@dataclass(frozen=True)
+class StudyProgress:
+    """State of a study; `raysim.study` returns the last one.
+
+    Args:
+        trials: trials that have ended, as in `trials.parquet`.
+        planned: number of trials of each data set and algorithm, as far as known.
+        winners: chosen hyper-parameters by data set and algorithm.
+        select_by: column that the search compares.
+        metric: column that the study reports.
+    """
+
+    folder: Path
+    trials: pa.Table
+    planned: Mapping[tuple[str, str], int]
+    winners: Mapping[tuple[str, str], Point]
+    select_by: str
+    metric: str
 
 
 @dataclass

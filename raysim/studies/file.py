@@ -264,7 +264,6 @@ def _check_folds(datasets: Sequence[StudyData], folds: int) -> None:
 
 
 def _default_name(experiment: Experiment) -> str:
-    """Return the name of the only data set."""
     data = experiment.data
     source = data.dataset or Path(data.population or "").name
     if source.startswith(("file:", "folder:")):
@@ -273,7 +272,6 @@ def _default_name(experiment: Experiment) -> str:
 
 
 def _resolved(table: StudyTable, experiment: Experiment, has_search: bool) -> StudyTable:
-    """Return the table with its defaults; raise InputError if it does not fit the experiment."""
     seeds = table.seeds or (experiment.seed,)
     folds = table.folds if table.folds is not None else getattr(experiment.partition, "folds", 0)
     select_by = table.select_by or experiment.evaluate.select_by

@@ -1,7 +1,5 @@
 """Creation and locking of a study's folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hyper-parameters of a study: values to search, and values inherited from the winners of other algorithms."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """A study's report."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from raysim.common.units import human_seconds

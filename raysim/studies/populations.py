@@ -1,7 +1,5 @@
 """Populations of a study: made once for each data set, with the file's own seed, and shared by its trials."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Reading a study's folder into values: `study.toml`, `trials.parquet`, and the rounds of its trials."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

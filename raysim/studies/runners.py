@@ -1,7 +1,5 @@
 """Execution of trials: one after the other in this process, or side by side in Ray processes."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections import Counter, deque

@@ -1,7 +1,5 @@
 """The search of a grid: each point's trials by the metric that the search compares, and its chart."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

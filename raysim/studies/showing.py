@@ -1,7 +1,5 @@
 """Progress of a study on the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,7 +8,7 @@ from rich.console import Group
 from rich.live import Live
 
 from partitioning.cli.console import Console
-from raysim.studies.progress import StudyProgress
+from raysim.studies.course import StudyProgress
 from raysim.studies.tables import progress_table
 from raysim.watching.progress import Watcher
 

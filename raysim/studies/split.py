@@ -1,7 +1,5 @@
 """Seed and folds of a trial."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 Unit = tuple[int, int | None]

@@ -1,7 +1,5 @@
 """Statistics of trials: means over seeds and folds, and differences to the baseline with a test of significance."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Running a study: populations, trials, tables and report."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import deque
@@ -23,11 +21,10 @@ from raysim.simulation.options import RunOptions
 from raysim.simulation.stop import Stop
 from raysim.store.config_file import check_config, write_config
 from raysim.studies.concluding import conclude
-from raysim.studies.course import Course
+from raysim.studies.course import Course, StudyProgress
 from raysim.studies.file import Study, completed, read_study
 from raysim.studies.folder import POPULATIONS, STUDY, TRIALS, study_folder
 from raysim.studies.populations import fitted, populations_of
-from raysim.studies.progress import StudyProgress
 from raysim.studies.runners import TrialRunner, runner_for
 from raysim.studies.showing import Board
 from raysim.studies.trial import Ending, Trial, TrialResult, read_trial_result
@@ -92,7 +89,6 @@ def study(
 def _opened(
     config: str | Path | Mapping[str, Any], out: str | Path | None, changes: Iterable[str]
 ) -> tuple[Study, Path]:
-    """Return the resolved study and its folder."""
     if not isinstance(config, Mapping) and Path(config).is_dir():
         if not (Path(config) / STUDY).is_file():
             raise InputError(f"{config}: must be the folder of a study, with a {STUDY}; give a study file")

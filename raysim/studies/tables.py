@@ -1,18 +1,16 @@
-"""A study's tables: as values, in Markdown, and live in a terminal."""
-
-from __future__ import annotations
+"""A study's tables: as values, in Markdown, in LaTeX with the package booktabs, and live in a terminal."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 import rich.table
 
-from partitioning.common.text import markdown
+from partitioning.common.text import latex, markdown
 from raysim.common.units import human_seconds
 from raysim.report.tables import ResultTable, TableColumn, best_rows
 from raysim.report.words import ABSENT
+from raysim.studies.course import StudyProgress
 from raysim.studies.folder import VIRTUAL_TIME
-from raysim.studies.progress import StudyProgress
 from raysim.studies.read import Findings, TrialRow, trial_rows
 from raysim.studies.statistics import ResultRow, averages, best_point, complete_mean
 from raysim.studies.words import MetricColumn, p_value, percent, point_text
@@ -73,6 +71,33 @@ def markdown_table(table: ResultTable) -> str:
     rule = ["---"] * len(table.keys) + ["---:"] * len(table.columns)
     body = [[_markdown_cell(*cell) for cell in row] for row in table.rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *body]) + "\n"
+
+
+def latex_table(table: ResultTable, caption: str, label: str) -> str:
+    r"""Return a floating table with its caption above it.
+
+    Args:
+        label: name for `\ref`.
+    """
+    head = [latex(column.title) for column in (*table.keys, *table.columns)]
+    rows = [[_latex_cell(*cell) for cell in row] for row in table.rows]
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{latex(caption)}}}",
+            rf"\label{{{label}}}",
+            rf"\begin{{tabular}}{{{'l' * len(table.keys) + 'r' * len(table.columns)}}}",
+            r"\toprule",
+            _latex_row(head),
+            r"\midrule",
+            *map(_latex_row, rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
 
 
 def progress_table(progress: StudyProgress) -> rich.table.Table:
@@ -187,3 +212,15 @@ def _time_cell(study: Findings, row: ResultRow, column: str) -> Cell:
 def _markdown_cell(text: str, is_best: bool, is_starred: bool) -> str:
     text = markdown(text) + f"\\{STAR}" * is_starred
     return f"**{text}**" if is_best else text
+
+
+def _latex_cell(text: str, is_best: bool, is_starred: bool) -> str:
+    text = latex(text)
+    if text[:1] == "-" and text[1:2].isdigit():  # a sign, neither hyphen nor dash
+        text = f"$-${text[1:]}"
+    starred = f"{text}$^{STAR}$" if is_starred else text
+    return rf"\textbf{{{starred}}}" if is_best else starred
+
+
+def _latex_row(cells: list[str]) -> str:
+    return " & ".join(cells) + r" \\"

@@ -1,7 +1,5 @@
 """The run's log: command, machine, settings, events and end of a run."""
 
-from __future__ import annotations
-
 import logging
 import os
 import platform
@@ -87,7 +85,6 @@ def run_log(path: Path, log: logging.Logger = LOG) -> Iterator[logging.Logger]:
 
 @contextmanager
 def _handled(path: Path, log: logging.Logger) -> Iterator[None]:
-    """Append all lines of the log to a file in the context."""
     handler = logging.FileHandler(path, encoding="utf-8")
     # A full disk also stops the writer of the results, which reports it.
     handler.handleError = lambda record: None  # type: ignore[method-assign]

@@ -1,7 +1,5 @@
 """Progress of a run in a notebook: one output that follows the rounds, with elapsed and estimated time."""
 
-from __future__ import annotations
-
 import sys
 import time
 from html import escape
@@ -10,8 +8,7 @@ from typing import Any
 from algorithms import Block
 from partitioning.common.text import caption, printable
 from raysim.common.units import human_seconds
-from raysim.watching.progress import Watcher
-from raysim.watching.remaining import Remaining
+from raysim.watching.progress import Remaining, Watcher
 
 REFRESH = 0.25
 """Least number of seconds between two updates of the output."""

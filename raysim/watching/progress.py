@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
@@ -22,7 +23,6 @@ from rich.text import Text
 from partitioning.cli.console import Console
 from partitioning.common.text import caption
 from raysim.watching.log import at_most_every
-from raysim.watching.remaining import Remaining
 
 if TYPE_CHECKING:
     from algorithms import Block
@@ -33,6 +33,9 @@ PATIENCE = (2, 5)
 
 PERIOD = 10
 """Seconds between two lines on the rounds, for an output that is no terminal."""
+
+WINDOW = 32
+"""Newest rounds that an estimate of the time left is made from."""
 
 MOST_BARS = 50
 """Most bars on the terminal: the newest algorithms have one."""
@@ -88,6 +91,37 @@ def copy_progress(stage: Callable[[str], object], what: str) -> Callable[[int, i
             stage(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
 
     return report
+
+
+class Remaining:
+    """Estimate of the seconds left, from the newest rounds.
+
+    The first round after the start also loads libraries, data and actors, so it does not count: before the second
+    one ends there is no estimate.
+
+    Args:
+        rounds: number of the last round.
+    """
+
+    def __init__(self, rounds: int) -> None:
+        self._rounds = rounds
+        self._ends: deque[tuple[int, float]] = deque(maxlen=WINDOW + 1)
+
+    def round(self, number: int) -> None:
+        """Record the end of a round; a round that is run again replaces its first run and the later ones."""
+        while self._ends and self._ends[-1][0] >= number:
+            self._ends.pop()
+        self._ends.append((number, monotonic()))
+
+    def seconds(self) -> float | None:
+        """Return the seconds left; None before the second round of this command has ended."""
+        if len(self._ends) < 2:
+            return None
+        (first, since), (last, until) = self._ends[0], self._ends[-1]
+        per_round = (until - since) / (last - first)
+        left = self._rounds - last
+        # A round that takes longer than those before it still has the later ones after it.
+        return max(per_round * left - (monotonic() - until), per_round * max(0, left - 1))
 
 
 class LineWatcher(Watcher):

@@ -1,7 +1,5 @@
 """Events of a run as lines of text, so that another machine can follow and show them."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

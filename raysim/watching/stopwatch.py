@@ -1,7 +1,5 @@
 """Wall clock of a command, divided into stages."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

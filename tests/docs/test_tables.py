@@ -10,7 +10,7 @@ from partitioning import SCHEMES
 from raysim.data.catalogue import DATASETS
 from raysim.measures.columns import MEASURES, columns_of
 from raysim.models.build import MODELS
-from raysim.store.algorithm_folder import ATTACKER, UPDATES, metrics_schema
+from raysim.store.algorithm_folder import UPDATES, metrics_schema
 from tests.kit.counts import COUNTS, PAPERS, RECIPE_PARAMETERS
 from tests.kit.pages import DOCS, text_of
 
@@ -59,7 +59,7 @@ def test_every_scheme_has_its_row() -> None:
 
 def test_every_column_is_described() -> None:
     pages = text_of(REFERENCE / "files.md") + text_of(DOCS / "how-to" / "evaluate.md")
-    columns = [*metrics_schema(columns_of(MEASURES)).names, *UPDATES.names, ATTACKER.name]
+    columns = [*metrics_schema(columns_of(MEASURES)).names, *UPDATES.names, "attacker"]
     assert [column for column in columns if f"`{column}`" not in pages] == []
 
 

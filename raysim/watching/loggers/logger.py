@@ -1,7 +1,5 @@
 """The protocol of a logger, and the run that it logs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

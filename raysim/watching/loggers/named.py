@@ -1,7 +1,5 @@
 """Loggers by name, and the user's own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pkgutil import resolve_name

@@ -1,7 +1,5 @@
 """A logger in a process of its own, which shares no generator, setting or lock with the run."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -13,7 +11,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from raysim.watching.loggers.logger import LoggedRun, Logger
+from raysim.watching.loggers.logger import Logger
 
 FORK = get_context("fork")
 """A copy of this process, which has the logger's module whether it is a file, a script or a notebook."""
@@ -27,7 +25,7 @@ class LoggerError(Exception):
 
 
 class LoggerProcess:
-    """Logger that passes each call to a logger in a process, and waits for it.
+    """Function that calls methods of a logger in a process of its own, and waits for each.
 
     Default generators belong to a process. A logger that drew in the run's process would take the draws of client
     updates that run at the same time.
@@ -45,30 +43,16 @@ class LoggerProcess:
             self._process.start()
         theirs.close()
 
-    def begin(self, run: LoggedRun) -> None:
-        self._call("begin", run)
-
-    def algorithm(self, name: str, settings: Mapping[str, Any], done: int) -> None:
-        self._call("algorithm", name, dict(settings), done)
-
-    def round(self, number: int, row: Mapping[str, float]) -> None:
-        self._call("round", number, dict(row))
-
-    def end(self, summary: Mapping[str, float]) -> None:
-        self._call("end", dict(summary))
-
-    def close(self) -> None:
-        self._call("close")
-
     def end_process(self) -> None:
         """Wait for the end of the process a moment; kill it if the logger hangs."""
         self._process.join(END_SECONDS)
         self._process.kill()
         self._process.join()
 
-    def _call(self, method: str, *given: Any) -> None:
+    def __call__(self, method: str, *given: Any) -> None:
+        """Call a method of the logger; raise LoggerError if it fails."""
         try:
-            self._pipe.send((method, given))
+            self._pipe.send((method, [dict(each) if isinstance(each, Mapping) else each for each in given]))
             text = self._pipe.recv()
         except (EOFError, OSError):
             self._process.join(1)

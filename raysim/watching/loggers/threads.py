@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
@@ -37,7 +38,8 @@ class LoggerThreads:
     ) -> None:
         # All processes begin before the first thread, whose locks a copy of this process would keep.
         self._processes = {name: LoggerProcess(logger) for name, logger in loggers.items()}
-        self._threads = [_LoggerThread(name, each, notice) for name, each in {**self._processes, **within}.items()]
+        calls = self._processes | {name: partial(_call, logger) for name, logger in within.items()}
+        self._threads = [_LoggerThread(name, call, notice) for name, call in calls.items()]
         self._call("begin", run)
 
     def __enter__(self) -> LoggerThreads:
@@ -78,10 +80,14 @@ class LoggerThreads:
             thread.call(method, *given)
 
 
+def _call(logger: Logger, method: str, *given: Any) -> None:
+    getattr(logger, method)(*given)
+
+
 class _LoggerThread(Thread):
     """Thread that calls one logger in order; the logger's first error ends it."""
 
-    def __init__(self, name: str, logger: Logger, notice: Callable[[str], object]) -> None:
+    def __init__(self, name: str, logger: Callable[..., None], notice: Callable[[str], object]) -> None:
         # Python ends without a daemon thread if its logger hangs.
         super().__init__(name=f"logger {name}", daemon=True)
         self._logger, self._notice = logger, notice
@@ -110,11 +116,11 @@ class _LoggerThread(Thread):
         """Call the logger until it is closed or fails."""
         try:
             while (call := self._calls.get()) is not None:
-                getattr(self._logger, call[0])(*call[1])
+                self._logger(call[0], *call[1])
         except BaseException as error:  # Not even SystemExit may end the run.
             self._fail(error)
         try:
-            self._logger.close()
+            self._logger("close")
         except BaseException as error:
             self._fail(error)
 

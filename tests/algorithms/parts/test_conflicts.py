@@ -41,9 +41,9 @@ from algorithms import (
     phases,
     q_fedavg,
 )
+from algorithms.names import CONFLICTS
 from algorithms.options.oort import Oort
-from algorithms.parts.conflicts import CONFLICTS, Conflict
-from algorithms.parts.option import Draft
+from algorithms.parts.option import Conflict, Draft
 from algorithms.parts.reporting import Reporting
 from algorithms.parts.settings import SETTINGS
 from algorithms.rounds.clock import check_clock
@@ -105,7 +105,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "attack": {"options": (Attack(0.1, "sign-flip"),)},
     "colluding attack": {"options": (Attack(0.1, "little-is-enough"),)},
     "robust rule": {"options": (Robust(Krum(1)),)},
-    "attack or robust rule": {"options": (Robust(Krum(1)),)},
+    "option that looks at single models": {"options": (Robust(Krum(1)),)},
     "uplink": {"options": (Uplink((TopK(0.1),)),)},
     "uplink.feedback": {"options": (Uplink((TopK(0.1),), feedback=True),)},
     "downlink": {"options": (Downlink((TopK(0.1),)),)},
@@ -145,7 +145,7 @@ BOTH: dict[tuple[str, str], dict[str, Any]] = {
     },
     ("personal state", "asynchronous arrivals"): {"sharing": Sharing(statistics="personal")},
     ("colluding attack", "uplink"): {"options": (Attack(0.1, "little-is-enough"), Uplink((TopK(0.1),)))},
-    ("attack or robust rule", "privacy"): {"options": (Robust(Krum(1)), Privacy(1.0, 0.1))},
+    ("option that looks at single models", "privacy"): {"options": (Robust(Krum(1)), Privacy(1.0, 0.1))},
 }
 """Changes of both settings of a pair at once, because both are of one part."""
 
@@ -175,6 +175,15 @@ def test_a_pair_is_refused(conflict: Conflict) -> None:
     assert re.fullmatch(rf"[^\n]+ with [^\n]+: must {text}", str(error.value))
 
 
+def test_an_option_of_a_user_has_conflicts_of_its_own() -> None:
+    class Own(Option):
+        name: ClassVar[str] = "own"
+        conflicts: ClassVar[tuple[Conflict, ...]] = (Conflict("own", "uplink", "be left out, to see", "remove it"),)
+
+    with pytest.raises(InputError, match=r"option .*Own.* with uplink = .*: must be left out, to see; remove it"):
+        fedavg(EVERY, LOCAL).having(Own(), Uplink((TopK(0.1),)))
+
+
 def test_two_options_of_one_name_are_refused() -> None:
     class Mine(Option):
         pass
@@ -193,5 +202,6 @@ def test_options_are_the_same_in_all_phases() -> None:
 
 
 def test_every_setting_is_of_a_pair() -> None:
-    assert {name for each in CONFLICTS for name in (each.one, each.other)} == set(SETTINGS)
+    named = {name for each in CONFLICTS for name in (each.one, each.other)}
+    assert set(SETTINGS) <= named <= {*SETTINGS, *CHANGES}
     assert len({(each.one, each.other) for each in CONFLICTS}) == len(CONFLICTS)

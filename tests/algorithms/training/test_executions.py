@@ -106,7 +106,7 @@ def run(federation: Federation, algorithm: Algorithm, model: str, compute: Compu
 
 
 def test_the_other_updates_and_algorithms_have_no_such_execution() -> None:
-    assert {name for name, local in LOCALS.items() if not local.chain.is_foldable} == NOT_FOLDABLE
+    assert {name for name, local in LOCALS.items() if not local.arithmetic.is_foldable} == NOT_FOLDABLE
     assert {name for name, local in LOCALS.items() if not keeps_low_rank(local)} == NOT_FOLDABLE | NOT_LOW_RANK
     algorithms = {name: named(name, Sample(fraction=0.7), LOCAL) for name in ALGORITHMS}
     assert {name for name, each in algorithms.items() if cannot_fuse(each)} == NOT_FUSED
@@ -149,7 +149,7 @@ def cannot_fuse(algorithm: Algorithm) -> bool:
         algorithm.divide(Layout.of(seeded("linear")))
     except InputError:  # the algorithm is about batch norm
         return True
-    return not (algorithm.local.chain.is_foldable and algorithm.local.has_gradient_by_hand)
+    return not (algorithm.local.arithmetic.is_foldable and algorithm.local.has_gradient_by_hand)
 
 
 def forms_models(algorithm: Algorithm) -> str:
@@ -207,7 +207,7 @@ def test_a_methods_own_affine_terms_are_fused(momentum: float, proximal: float, 
 
 def test_a_chain_with_a_stage_that_is_not_affine_is_not_fused() -> None:
     for other in (Local(clip=1.0), Local(momentum=0.9, nesterov=True), Local(optimizer="adam")):
-        assert not other.chain.is_foldable
+        assert not other.arithmetic.is_foldable
         asked = replace(other, compute=Compute("fused"))
         with pytest.raises(InputError, match="need the whole gradient"):
             choose(asked, seeded("linear"), torch.zeros(4), "cpu", 4)

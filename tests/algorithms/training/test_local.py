@@ -30,7 +30,9 @@ OPTIMISERS: list[tuple[Local, type[torch.optim.Optimizer], dict[str, Any]]] = [
 @pytest.mark.parametrize(("local", "kind", "options"), OPTIMISERS)
 def test_local_steps_are_torchs(local: Local, kind: type[torch.optim.Optimizer], options: dict[str, Any]) -> None:
     ours, theirs = perceptron(), perceptron()
-    steps = LocalSteps(local.chain, {n: p.detach().unsqueeze(0) for n, p in ours.named_parameters()}, {}, local.rate(1))
+    steps = LocalSteps(
+        local.arithmetic, {n: p.detach().unsqueeze(0) for n, p in ours.named_parameters()}, {}, local.rate(1)
+    )
     optimiser = kind(theirs.parameters(), lr=0.05, **options)
     x = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
     for _ in range(5):
@@ -47,7 +49,7 @@ def test_local_steps_are_torchs(local: Local, kind: type[torch.optim.Optimizer],
 
 def test_proximal_term_pulls_to_the_received_model() -> None:
     w = torch.tensor([[1.0]])
-    steps = LocalSteps(Local(lr=0.5, method=Proximal(2.0)).chain, {"w": w}, {}, 0.5)
+    steps = LocalSteps(Local(lr=0.5, method=Proximal(2.0)).arithmetic, {"w": w}, {}, 0.5)
     steps([torch.tensor([[1.0]])], slice(0, 1))
     assert w.item() == 0.5  # 1 - 0.5 (1 + 2 (1 - 1))
     steps([torch.tensor([[1.0]])], slice(0, 1))
@@ -56,8 +58,8 @@ def test_proximal_term_pulls_to_the_received_model() -> None:
 
 def test_local_steps_leave_gradients_alone() -> None:
     g = torch.ones(1).expand(1, 3)
-    chain = Local(weight_decay=0.1, method=Proximal(0.1), momentum=0.5).chain
-    steps = LocalSteps(chain, {"w": torch.ones(1, 3)}, {}, 0.1)
+    arithmetic = Local(weight_decay=0.1, method=Proximal(0.1), momentum=0.5).arithmetic
+    steps = LocalSteps(arithmetic, {"w": torch.ones(1, 3)}, {}, 0.1)
     steps([g], slice(0, 1))
     assert g.tolist() == [[1, 1, 1]]
 
@@ -113,7 +115,7 @@ def test_wrong_numbers_are_refused_in_one_line(wrong: dict[str, object]) -> None
 def test_lanes_that_have_taken_fewer_steps_are_corrected_as_such() -> None:
     local, g = Local(lr=1.0, optimizer="adam"), torch.ones(1, 1)
     both, alone = torch.zeros(2, 1), torch.zeros(1, 1)
-    steps, other = (LocalSteps(local.chain, {"w": w}, {}, 1.0) for w in (both, alone))
+    steps, other = (LocalSteps(local.arithmetic, {"w": w}, {}, 1.0) for w in (both, alone))
     steps([g.expand(2, 1)], slice(0, 2))
     steps([g], slice(0, 1))
     steps([2 * g], slice(1, 2))

@@ -18,13 +18,13 @@ from algorithms.names import ALGORITHMS, SERVERS
 from partitioning import SCHEMES
 from partitioning.schemes.registry import parameters
 from raysim.config.algorithm import INNER, AlgorithmTable, ServerTable, local_table
+from raysim.config.attack import AttackTable
 from raysim.config.check import ConfigTable, table_of
 from raysim.config.data import DataTable
 from raysim.config.experiment import TopLevelKeys
 from raysim.config.model import ModelTable
 from raysim.config.privacy import PrivacyTable
 from raysim.config.tables import (
-    AttackTable,
     CheckpointTable,
     DevicesTable,
     EvaluateTable,

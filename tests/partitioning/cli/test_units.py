@@ -1,7 +1,7 @@
 import pytest
 
 from partitioning import InputError
-from partitioning.cli.units import parse_bytes
+from partitioning.cli.make import parse_bytes
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_kinds_of_names_in_other_words(word: str, kind: str) -> None:
 
 def test_every_kind_has_a_list_and_every_scheme_its_keys() -> None:
     assert tuple(LISTS) == KINDS
-    assert [name for name, _ in LISTS["schemes"]()] == list(partitioning.SCHEMES)
+    assert list(LISTS["schemes"]()) == list(partitioning.SCHEMES)
     for kind, names in (("schemes", partitioning.SCHEMES), ("losses", LOSSES)):
         assert all(text for name in names for _, text in keys_of(kind, name))
     for kind, names in (("losses", LOSSES), ("metrics", METRICS), ("optimisers", OPTIMISERS)):

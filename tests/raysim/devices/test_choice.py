@@ -15,7 +15,7 @@ from algorithms import DeviceTable
 from partitioning.store.files import sha256
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
-from raysim.devices.choice import open_devices
+from raysim.devices.stored import open_devices
 from raysim.store.names import DEVICES
 from raysim.store.resume import settings
 from tests.kit.runs import Breaks, assert_same, broken, quick_run, timeless

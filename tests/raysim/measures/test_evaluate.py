@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 from torch.nn.functional import cross_entropy
 
 import partitioning
@@ -87,6 +88,14 @@ def by_hand(module: torch.nn.Module, samples: Samples) -> tuple[float, float, in
     x, y = samples
     logits = module(x)
     return float((logits.argmax(1) == y).sum()), float(cross_entropy(logits.double(), y, reduction="sum")), len(y)
+
+
+@torch.no_grad()
+def area(module: torch.nn.Module, slices: Sequence[Samples]) -> float:
+    """The area under the ROC curve of all samples, averaged over classes."""
+    x, y = (torch.cat(parts) for parts in zip(*slices, strict=True))
+    probabilities = module(x).softmax(1)
+    return float(np.mean([roc_auc_score(y == c, probabilities[:, c]) for c in range(10)]))
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -226,7 +235,7 @@ def test_a_domain_s_clients_are_measured_on_its_test_set(name: str, tmp_path: Pa
     population = partitioning.make(
         sources, tmp_path / "population", scheme="domains", clients_per_domain=3, test=tests, seed=2
     )
-    targets = Targets.of(population, None, [BY_NAME["accuracy"], BY_NAME["loss"]])
+    targets = Targets.of(population, None, [BY_NAME["accuracy"], BY_NAME["loss"], BY_NAME["auc"]])
     assert [(target.name, target.clients) for target in targets.targets] == [
         ("domain_paper", (3, 4, 5)),
         ("domain_glass", (0, 1, 2)),
@@ -241,12 +250,14 @@ def test_a_domain_s_clients_are_measured_on_its_test_set(name: str, tmp_path: Pa
             every = []
             for client in target.clients:
                 module = module_of(state, algorithm, fleet, client)
-                rows = [by_hand(module, shards.test_slice(number, target.domain)) for number in target.owners]
+                slices = [shards.test_slice(number, target.domain) for number in target.owners]
+                rows = [by_hand(module, samples) for samples in slices]
                 correct, loss, samples = (sum(column) for column in zip(*rows, strict=True))
-                every.append((correct / samples, loss / samples))
+                every.append((correct / samples, loss / samples, area(module, slices)))
             assert (len(set(every)) > 1) == (name == "fedbn")
             means.append(np.mean(every, axis=0))
             assert found[f"{target.name}_accuracy"] == pytest.approx(means[-1][0])
             assert found[f"{target.name}_loss"] == pytest.approx(means[-1][1], rel=1e-5)
+            assert found[f"{target.name}_auc"] == pytest.approx(means[-1][2], abs=1e-6)
         assert found["domains_accuracy"] == pytest.approx(np.mean(means, axis=0)[0])
         assert set(found) == set(targets.columns)

@@ -16,7 +16,8 @@ import pytest
 import raysim
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
-from raysim.measures.outside_epsilon import SENTENCE, UNCOVERED, check_privacy, covers
+from raysim.config.privacy import PrivacyTable
+from raysim.measures.outside_epsilon import SENTENCE, UNCOVERED, covers
 from raysim.measures.selection import Selection
 from tests.kit.runs import quick_run
 
@@ -130,6 +131,10 @@ def test_domains_tell_of_clients_with_models_of_their_own() -> None:
     assert covers("domain_mnist_accuracy", own_models=False) and not covers("domain_mnist_accuracy", own_models=True)
 
 
+def private(delta: float) -> PrivacyTable:
+    return PrivacyTable(clip=1.0, noise=1.0, delta=delta)
+
+
 @pytest.mark.parametrize(
     ("delta", "selection", "message"),
     [
@@ -140,7 +145,7 @@ def test_domains_tell_of_clients_with_models_of_their_own() -> None:
 )
 def test_what_would_tell_of_a_client_is_refused(delta: float, selection: Selection, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        check_privacy(delta, 8, selection, ["local_loss", "test_loss"], own_models=False)
+        private(delta).check_run(8, selection, ["local_loss", "test_loss"], own_models=False)
 
 
 @pytest.mark.parametrize(
@@ -159,5 +164,5 @@ def test_lengths_means_and_test_rows_of_the_clients_samples_are_refused(changes:
 
 
 def test_other_deltas_and_selections_pass() -> None:
-    check_privacy(0.12, 8, Selection(best=True, by="test_loss", patience=2), ["test_loss"], own_models=False)
-    check_privacy(0.12, 8, Selection(by="local_loss"), ["local_loss"], own_models=False)
+    private(0.12).check_run(8, Selection(best=True, by="test_loss", patience=2), ["test_loss"], own_models=False)
+    private(0.12).check_run(8, Selection(by="local_loss"), ["local_loss"], own_models=False)

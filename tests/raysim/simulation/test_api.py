@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 import raysim
 from partitioning import Population
 from raysim.common.errors import InputError
+from raysim.store.wall_clock import read_commands
 from tests.kit.ray import SharedRay
 from tests.kit.runs import metrics, quick_run
 
@@ -56,7 +57,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, shared_ray: SharedRay) -> dic
     """The experiment on two actors, and three of its algorithms inline."""
     folder = tmp_path_factory.mktemp("runs")
     few = [table for table in TUNED["algorithm"] if table["name"] in ("fedavg", "fedbn", "radfed")]
-    quick_run({**TUNED, "algorithm": few}, folder / "inline", inline=True)
+    raysim.run({**TUNED, "algorithm": few}, folder / "inline", inline=True)
     shared_ray.start()
     raysim.run(TUNED, folder / "two", actors=2)
     return {name: folder / name for name in ("inline", "two")}
@@ -117,6 +118,9 @@ def test_the_stages_of_a_round_add_up(runs: dict[str, Path]) -> None:
         stages = [table[f"seconds_{stage}"] for stage in ("sample", "send", "train", "sum", "aggregate")]
         np.testing.assert_allclose(np.sum(stages, axis=0), table["seconds"])
         assert np.min(stages) >= 0
+        whole = sum(command.seconds for command in read_commands(run))
+        for part in ("seconds", "seconds_evaluate", "seconds_write"):
+            assert 0 < sum(value or 0 for value in table[part]) < whole
 
 
 def test_a_run_trains_on_the_folds_that_are_left(tmp_path: Path) -> None:

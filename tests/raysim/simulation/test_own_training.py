@@ -123,6 +123,10 @@ def taken(model, batches, context):
     return {"loss": 1.0, "samples": 3.0}
 
 
+def measured(model, batches, context):
+    return {"loss": 1.0, "change": 3.0}
+
+
 def words(model, batches, context):
     return {"loss": 1.0, "text": "many"}
 
@@ -376,6 +380,11 @@ def test_personal_tensors_and_numbers_of_an_own_update(table: Path, two_actors: 
             "return numbers by name with the training loss",
         ),
         ("a", {"local": {"loss": "mse", "update": "own_training:taken"}}, "returns 'samples', which every report has"),
+        (
+            "a",
+            {"local": {"loss": "mse", "update": "own_training:measured"}},
+            "returns 'change', which every report has",
+        ),
         ("a", {"local": {"loss": "mse", "update": "own_training:words"}}, "'text' is a str"),
         ("a", {"local": {"loss": "mse", "update": "own_training:Rounding"}}, "of torch.int64, and left"),
         ("a", {"local": {"loss": "own_training:flat"}}, "it has no gradient by the outputs"),

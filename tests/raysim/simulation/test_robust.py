@@ -45,7 +45,7 @@ def test_attackers_are_named_and_left_out_of_the_evaluation(whole: Path) -> None
         rows = pq.read_table(whole / name / "updates.parquet").to_pydict()
         assert [client in attackers for client in rows["client"]] == rows["attacker"] and any(rows["attacker"])
     population = partitioning.Population.open(whole / "population")
-    honest = raysim.measures.evaluate.Targets.of(population, ["local"], attackers=sorted(attackers)).targets[0]
+    honest = raysim.measures.evaluate.Targets.of(population, ["local"], excluded=sorted(attackers)).targets[0]
     assert honest.owners.tolist() == [client for client in clients.tolist() if client not in attackers]
 
 

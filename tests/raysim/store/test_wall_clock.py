@@ -39,9 +39,13 @@ def test_a_damaged_file_is_refused(tmp_path: Path, text: str) -> None:
 def test_commands_of_a_run_add_up_and_stand_in_its_log_and_report(tmp_path: Path) -> None:
     run = raysim.run(EXPERIMENT, tmp_path / "run", inline=True)
     (first,) = read_commands(run.folder)
-    assert first.command == "run" and {each.stage for each in first.stages} <= set(STAGES)
-    for name in ("fedavg", "radfed"):
-        assert "training" in [each.stage for each in first.stages if each.algorithm == name]
+    assert first.command == "run"
+    whole, own = ("start", "data", "plan", "fleet", "end", "report"), ("training", "evaluation", "files")
+    assert [each.stage for each in first.stages if not each.algorithm] == [*whole]
+    assert [(each.stage, each.algorithm) for each in first.stages if each.algorithm] == [
+        (stage, name) for name in ("fedavg", "radfed") for stage in own
+    ]
+    assert {*whole, *own} == set(STAGES)
     log = (run.folder / "run.log").read_text()
     assert f"raysim run took {first.seconds:.1f} s" in log and "of these: radfed: training" in log
     page = run.report.read_text()

@@ -18,7 +18,7 @@ import tomli_w
 
 import raysim
 from raysim.common.errors import InputError, StoppedError
-from raysim.studies.progress import StudyProgress
+from raysim.studies.course import StudyProgress
 from raysim.studies.showing import Board
 from tests.kit.ray import SharedRay
 from tests.kit.runs import quick_run

@@ -13,8 +13,8 @@ from partitioning.common.text import latex
 from raysim.common.errors import InputError
 from raysim.common.units import human_seconds
 from raysim.studies.concluding import conclude
+from raysim.studies.course import StudyProgress
 from raysim.studies.folder import TRIALS
-from raysim.studies.progress import StudyProgress
 from raysim.studies.read import Findings, read_findings
 from raysim.studies.statistics import rows_of
 from raysim.studies.tables import details, differences, markdown_table, progress_table

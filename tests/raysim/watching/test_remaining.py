@@ -2,8 +2,8 @@
 
 import pytest
 
-from raysim.watching import remaining
-from raysim.watching.remaining import Remaining
+from raysim.watching import progress
+from raysim.watching.progress import Remaining
 
 
 class Clock:
@@ -11,7 +11,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        monkeypatch.setattr(remaining, "monotonic", lambda: self.now)
+        monkeypatch.setattr(progress, "monotonic", lambda: self.now)
 
 
 def test_the_first_round_is_no_measure_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

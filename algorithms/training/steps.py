@@ -1,4 +1,4 @@
-"""The chain of a local step: terms and clipping that change the gradient, then the direction of the step."""
+"""The arithmetic of a local step: terms and clipping that change the gradient, then the direction of the step."""
 
 from __future__ import annotations
 
@@ -87,24 +87,24 @@ class AdamDirection:
 Transform: TypeAlias = "Callable[[LocalSteps, Tensors, slice], Tensors]"
 """Change the gradients [k, *shape] of some lanes, in new tensors: autograd may alias the given ones."""
 
-Stage: TypeAlias = "Callable[[LocalSteps, Tensors, slice], None]"
+Substep: TypeAlias = "Callable[[LocalSteps, Tensors, slice], None]"
 """Change the weights of some lanes along the gradients, [k, *shape] each."""
 
 
 @dataclass(frozen=True)
-class Chain:
+class Arithmetic:
     """Arithmetic of a local step: with g the gradient, apply the terms in order, then w <- w - lr direction(g).
 
     Args:
         terms: `AffineTerm`, or a transform such as `GradientClip`.
         direction: `MomentumDirection` (plain SGD with beta 0) or `AdamDirection`.
-        stages: stages that take the steps in turn, in place of the direction; none for the direction.
+        substeps: substeps that take the steps in turn, in place of the direction; none for the direction.
         keeps_received: whether to store the received weights, even if no term reads them.
     """
 
     terms: tuple[AffineTerm | Transform, ...] = ()
     direction: Transform = MomentumDirection()
-    stages: tuple[Stage, ...] = ()
+    substeps: tuple[Substep, ...] = ()
     keeps_received: bool = False
 
     @property
@@ -114,10 +114,10 @@ class Chain:
 
     @property
     def is_foldable(self) -> bool:
-        """Whether `Fused` can run the chain: SGD without look-ahead, and only affine terms."""
+        """Whether `Fused` can run the arithmetic: SGD without look-ahead, and only affine terms."""
         direction = self.direction
         plain = isinstance(direction, MomentumDirection) and not direction.nesterov
-        return plain and not self.stages and len(self.affine) == len(self.terms)
+        return plain and not self.substeps and len(self.affine) == len(self.terms)
 
     @property
     def reads_slots(self) -> bool:
@@ -129,7 +129,7 @@ class LocalSteps:
     """Local steps of a stack of client updates. Tensors are [lanes, *shape]; lanes are independent.
 
     Args:
-        chain: arithmetic of a step.
+        arithmetic: arithmetic of a step.
         weights: parameters, changed in place.
         slots: values beside the parameters, by the slot's name, changed in place.
         lr: learning rate of the round.
@@ -139,22 +139,22 @@ class LocalSteps:
 
     def __init__(
         self,
-        chain: Chain,
+        arithmetic: Arithmetic,
         weights: Stacks,
         slots: Mapping[str, Stacks],
         lr: float,
         counters: Stacks = MappingProxyType({}),
         tracked: Sequence[tuple[torch.Tensor, torch.Tensor]] = (),
     ) -> None:
-        self.chain, self.weights, self.lr, self.counters, self.tracked = chain, weights, lr, counters, tracked
+        self.arithmetic, self.weights, self.lr, self.counters, self.tracked = arithmetic, weights, lr, counters, tracked
         self.slots = {slot: {name: stacks[name] for name in weights} for slot, stacks in slots.items()}
-        if chain.keeps_received or any(term.v == RECEIVED for term in chain.affine):
+        if arithmetic.keeps_received or any(term.v == RECEIVED for term in arithmetic.affine):
             self.slots[RECEIVED] = {name: w.detach().clone() for name, w in weights.items()}
         self._counted = counters.get("steps")
         self.counts: dict[int, int] = {} if self._counted is None else dict(enumerate(self._counted.tolist()))
-        """Steps that each lane has taken, if there are stages or the direction counts them."""
+        """Steps that each lane has taken, if there are substeps or the direction counts them."""
         self.turn = 0
-        """Number of times that the lanes of the present step have passed through all stages before."""
+        """Number of times that the lanes of the present step have passed through all substeps before."""
         self.memory: list[Any] = []
         """State of an optimiser of `torch.optim` for each parameter."""
         self._views: dict[tuple[int, int, str | None], Tensors] = {}
@@ -163,13 +163,13 @@ class LocalSteps:
     def __call__(self, gradients: Sequence[torch.Tensor], lanes: slice) -> None:
         """Take one step along the gradients, [k, *shape] each."""
         g = list(gradients)
-        for term in self.chain.terms:
+        for term in self.arithmetic.terms:
             g = self._plus(term, g, lanes) if isinstance(term, AffineTerm) else term(self, g, lanes)
-        if stages := self.chain.stages:
-            self.turn, place = divmod(self.count(lanes) - 1, len(stages))
-            stages[place](self, g, lanes)
+        if substeps := self.arithmetic.substeps:
+            self.turn, place = divmod(self.count(lanes) - 1, len(substeps))
+            substeps[place](self, g, lanes)
         else:
-            self.move(self.chain.direction(self, g, lanes), lanes, self.lr)
+            self.move(self.arithmetic.direction(self, g, lanes), lanes, self.lr)
 
     def move(self, direction: Tensors, lanes: slice, rate: float) -> None:
         """Move the weights of some lanes: w <- w - rate direction."""

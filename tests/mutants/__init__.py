@@ -1,0 +1,1 @@
+"""Mutants of the packages, and the tests that catch them; see README.md."""
