@@ -63,7 +63,10 @@ def test_an_attack_reaches_all_phases() -> None:
         ({"attack": {"share": 1.5}}, ["attack.share = 1.5", "[0, 1]"]),
         ({"attack": {"kind": "label-flip", "scale": 2.0}}, ["attack.scale = 2.0"]),
         ({"attack": {}, "algorithm": {"name": "fedasync"}}, ["attack", "rounds of its own"]),
-        ({"server": {"aggregate": "median"}, "algorithm": {"name": "radfed"}}, ["Median()", "aggregate_every"]),
+        (
+            {"server": {"aggregate": "median"}, "algorithm": {"name": "radfed"}},
+            ['server.aggregate = "median"', "aggregate_every"],
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(change: dict[str, Any], texts: list[str]) -> None:
