@@ -42,7 +42,7 @@ def pfedme(
         local: content of a client update: its batches, and the rate of theta.
         server: step from the mean to the next global model; the paper's beta is `mix` with that alpha.
         attraction: the paper's lambda, > 0.
-        inner_steps: the paper's K, >= 1.
+        inner_steps: the paper's K, in [1, 1000000].
         outer_lr: the paper's eta, > 0.
         weighting: share of a model in the mean: "equal", as in the paper, or "samples".
 
@@ -57,7 +57,8 @@ def pfedme(
     steps are those of theta.
     """
     require(attraction > 0, "algorithm.attraction", attraction, "> 0", "set algorithm.attraction = 15.0")
-    require(inner_steps >= 1, "algorithm.inner_steps", inner_steps, ">= 1", "set algorithm.inner_steps = 5")
+    few = 1 <= inner_steps <= 10**6
+    require(few, "algorithm.inner_steps", inner_steps, "in [1, 1000000]", "set algorithm.inner_steps = 5")
     require(outer_lr > 0, "algorithm.outer_lr", outer_lr, "> 0", "set algorithm.outer_lr = 0.005")
     require_defaults(local, "pfedme", "optimizer", "momentum", "method")
     both = replace(local, method=Envelope(attraction, inner_steps, outer_lr))

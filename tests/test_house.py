@@ -133,7 +133,7 @@ def test_tests_mirror_the_rooms(package: str) -> None:
     assert mirrored <= rooms | {"recipes"}
 
 
-PROGRAMS = ("kit", "fuzz", "matrix", "benchmarks")
+PROGRAMS = ("kit", "fuzz", "matrix", "benchmarks", "mutants", "environments")
 """Folders of tests/ that hold other modules than tests: shared helpers, and programs with a command of their own."""
 
 
