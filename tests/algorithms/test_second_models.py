@@ -251,7 +251,7 @@ def test_auto_keeps_dittos_linear_models_fused_and_stacks_the_others() -> None:
     [
         (lambda: ditto(SAMPLE, LOCAL, attraction=-1), "algorithm.attraction = -1: must be >= 0"),
         (lambda: pfedme(SAMPLE, LOCAL, attraction=0), "algorithm.attraction = 0: must be > 0"),
-        (lambda: pfedme(SAMPLE, LOCAL, inner_steps=0), "algorithm.inner_steps = 0: must be >= 1"),
+        (lambda: pfedme(SAMPLE, LOCAL, inner_steps=0), "algorithm.inner_steps = 0: must be in [1, 1000000]"),
         (lambda: pfedme(SAMPLE, LOCAL, outer_lr=0), "algorithm.outer_lr = 0: must be > 0"),
         (lambda: pfedme(SAMPLE, Local(momentum=0.9)), "local.momentum = 0.9: must be 0.0 for pfedme"),
         (lambda: apfl(SAMPLE, LOCAL, share=1.5), "algorithm.share = 1.5: must be in [0, 1]"),
