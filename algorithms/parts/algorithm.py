@@ -98,7 +98,7 @@ class Algorithm:
     @cached_property
     def needs(self) -> tuple[str, ...]:
         """Entries that the parts read in a report, beside those that every report has."""
-        parts = (self.weighting, self.schedule.sample.by, self.until, *self.folded)
+        parts = (self.weighting, self.schedule.sample.by, self.server, self.until, *self.folded)
         return tuple(dict.fromkeys(name for part in parts for name in getattr(part, "needs", ())))
 
     @property

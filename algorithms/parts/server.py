@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 class Server(Protocol):
     """Server rule for the shared floating entries. A shared counter always becomes the largest of the cohort's.
 
-    A rule with a further parameter `updates` also gets the `UpdateRows` of the round: each client's report. A rule with
-    a method `fitted` is replaced by what this returns for the `Census`, like `Local`.
+    A rule with a further parameter `updates` also gets the `UpdateRows` of the round: each client's report; it names
+    what it reads beside every report's entries in a property `needs`. A rule with a method `fitted` is replaced by what
+    this returns for the `Census`, like `Local`.
     """
 
     def __call__(

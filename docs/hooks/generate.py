@@ -32,9 +32,8 @@ from raysim.config.algorithm import INNER, local_table
 from raysim.config.bounds import LARGEST_NUMBER, LARGEST_WHOLE
 from raysim.config.check import ConfigTable, table_of
 from raysim.config.experiment import Experiment
-from raysim.config.privacy import AdaptiveTable, PrivacyTable
+from raysim.config.options import option_tables
 from raysim.config.read import recipes
-from raysim.config.uplink import DownlinkTable, UplinkTable
 from raysim.data.catalogue import DATASET_FORMS, DATASETS
 from raysim.models.build import MODELS
 from raysim.models.options import ModelOptions
@@ -154,10 +153,11 @@ def experiment() -> str:
             texts_of_local = arguments(Local) | arguments(Compute) | arguments(CrossEntropy)
             sections["`[local]`"] = rows(local, texts_of_local, above="local.") + "\n" + losses()
             sections["`[server]`"] = server_rules()
-            sections["`[uplink]`"] = rows(UplinkTable, {}, above="uplink.") + "\n" + stages()
-            sections["`[downlink]`"] = rows(DownlinkTable, {}, above="downlink.")
-            sections["`[privacy]`"] = rows(PrivacyTable, {}, above="privacy.")
-            sections["`[privacy.adaptive]`"] = rows(AdaptiveTable, {}, above="privacy.adaptive.")
+            for option, own in option_tables(table).items():
+                sections[f"`[{option}]`"] = rows(own, {}, above=f"{option}.") + ("\n" + stages()) * (option == "uplink")
+                for key, field in own.model_fields.items():
+                    if inner := table_in(field.annotation):
+                        sections[f"`[{option}.{key}]`"] = rows(inner, {}, above=f"{option}.{key}.")
     return "\n".join(f"## {heading}\n\n{text}" for heading, text in sections.items())
 
 

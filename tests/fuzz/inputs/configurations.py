@@ -18,12 +18,11 @@ from algorithms.names import ALGORITHMS, SERVERS
 from partitioning import SCHEMES
 from partitioning.schemes.registry import parameters
 from raysim.config.algorithm import INNER, AlgorithmTable, ServerTable, local_table
-from raysim.config.attack import AttackTable
 from raysim.config.check import ConfigTable, table_of
 from raysim.config.data import DataTable
-from raysim.config.experiment import TopLevelKeys
+from raysim.config.experiment import Experiment, TopLevelKeys
 from raysim.config.model import ModelTable
-from raysim.config.privacy import PrivacyTable
+from raysim.config.options import option_tables
 from raysim.config.tables import (
     CheckpointTable,
     DevicesTable,
@@ -32,7 +31,6 @@ from raysim.config.tables import (
     PartitionTable,
     WatchTable,
 )
-from raysim.config.uplink import DownlinkTable, UplinkTable
 from raysim.models.build import MODELS as MODEL_TABLE
 from raysim.studies.file import StudyTable, TuneTable
 
@@ -64,10 +62,10 @@ TYPES: dict[str, dict[str, Any]] = {
     "algorithm": {key: kind for key, kind in kinds_of(AlgorithmTable).items() if key not in INNER},
     "local": kinds_of(local_table("cross-entropy")),
     "server": kinds_of(ServerTable),
-    "uplink": kinds_of(UplinkTable),
-    "downlink": kinds_of(DownlinkTable),
-    "privacy": {key: kind for key, kind in kinds_of(PrivacyTable).items() if key != "adaptive"},
-    "attack": kinds_of(AttackTable),
+    **{
+        name: {key: kind for key, kind in kinds_of(table).items() if key != "adaptive"}
+        for name, table in (option_tables(AlgorithmTable) | option_tables(Experiment)).items()
+    },
     "fleet": kinds_of(FleetTable),
     "evaluate": kinds_of(EvaluateTable),
     "devices": kinds_of(DevicesTable),
