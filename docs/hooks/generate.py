@@ -156,7 +156,7 @@ def experiment() -> str:
             for option, own in option_tables(table).items():
                 sections[f"`[{option}]`"] = rows(own, {}, above=f"{option}.") + ("\n" + stages()) * (option == "uplink")
                 for key, field in own.model_fields.items():
-                    if inner := table_in(field.annotation):
+                    if (inner := table_in(field.annotation)) and key != "chain":  # `stages` describes these
                         sections[f"`[{option}.{key}]`"] = rows(inner, {}, above=f"{option}.{key}.")
     return "\n".join(f"## {heading}\n\n{text}" for heading, text in sections.items())
 
