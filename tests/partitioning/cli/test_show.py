@@ -117,6 +117,7 @@ def test_one_picture_of_one_or_two_populations(call, folder, other):
         (["inspect", "p", "--out", "no/t.csv"], "no is not a folder; make it first"),
         (["inspect", "p", "gone", "--out", "t.csv"], "gone is no population"),
         (["plot", "p", "--out", "t.csv"], "give a name that ends in .png, .svg, .pdf"),
+        (["plot", "p", "--out", "no/t.png"], "no is not a folder; make it first"),
         (["plot", "p", "--out", "folder.png"], "which is a folder: give the name of a file"),
         (["plot", "p", "--out", "t.png", "--panel", "pie"], "panel 'pie' is unknown: choose 'heatmap'"),
         (["plot", "p", "--out", "t.png", "--panel", "features"], "panel 'features' has nothing to show"),

@@ -8,6 +8,7 @@ import pytest
 
 import partitioning
 from partitioning import InputError, Population
+from partitioning.making import arranging
 from partitioning.schemes.registry import parameters
 from partitioning.store import writing
 from partitioning.store.splits import Splits
@@ -103,6 +104,14 @@ def test_a_slice_of_a_table_is_partitioned_as_its_copy(tmp_path, table):
         rows = read_all(population)
         by_row = {row["row"]: row for row in part.to_pylist()}
         assert all(row == by_row[row["row"]] for row in rows.to_pylist())
+
+
+def test_rows_may_come_from_several_batches():
+    table = pa.table({"row": np.arange(30)})
+    source = [batch for start in (0, 10, 20) for batch in table.slice(start, 10).to_batches()]
+    for rows in ([], [25, 3, 3, 14], list(range(29, -1, -1))):
+        taken = arranging._take(source, np.array([0, 10, 20, 30]), np.array(rows, dtype=np.int64))
+        assert taken.column("row").to_pylist() == rows
 
 
 def test_plain_pyarrow_reads_the_shards(tmp_path, table, split_shards):

@@ -22,7 +22,16 @@ def test_moves_keep_the_sums_and_no_entry_becomes_negative(problem):
     assert problem.residual(end.table) <= 1e-9 * problem.rows.sum()
     assert end.table.min() >= 0
     assert not np.allclose(end.table, optimum)
-    assert end.loss == pytest.approx(problem.loss(end.table), rel=1e-9)
+
+
+@PROBLEMS
+def test_the_loss_that_moves_update_is_the_loss(problem):
+    from partitioning.qp.randomise import _moves, _WalkState
+
+    state = _WalkState(problem, solve(problem, "structured").table)
+    for move, _ in zip(_moves(problem, 0.5, np.random.default_rng(0)), range(2000), strict=False):
+        state.move(*move)
+    assert state.loss == pytest.approx(problem.loss(state.table()), rel=1e-9)
 
 
 @PROBLEMS

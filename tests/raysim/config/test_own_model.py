@@ -198,6 +198,7 @@ def test_shape_and_classes_are_given_where_they_are_taken(folder: Path, name: st
         ({"name": "mlp", "norm": "bach"}, "model.norm = 'bach'"),
         ({"name": "mlp", "norm_momentum": 0.0}, "model.norm_momentum = 0.0"),
         ({"name": "cnn_dropout", "norm": "batch"}, "on a model without batch norm"),
+        ({"name": "mlp", "weights": "nowhere.safetensors"}, "readable .safetensors file"),
         ({"name": "resnet20", "train": "x"}, "must be one of all, stem, .*, stage3block3.bn2, output; use one"),
         ({"name": "mlp", "norm": "batch", "train": "output"}, "no batch-norm layer that trains"),
     ],

@@ -93,6 +93,10 @@ def test_a_chain_gives_each_change_its_own_draws() -> None:
     assert torch.equal(chain(x, draws), Flip()(Crop(1)(x, draws[:, :2]), draws[:, 2:]))
 
 
+def test_without_names_nothing_is_changed() -> None:
+    assert augmentation([], STRENGTHS, None, (54,)) is None
+
+
 @pytest.mark.parametrize("shape", [(54,), (2, 4, 4), (8, 8)])
 def test_only_images_are_augmented(shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match="must be on images") as error:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 
 from partitioning import InputError
@@ -121,3 +122,11 @@ def test_delimited_text_has_a_largest_number_of_rows(tmp_path: Path) -> None:
     assert len(read_delimited(tmp_path / "rows.csv", 9)) == 9
     with pytest.raises(InputError, match=r"rows\.csv has more than 8 rows"):
         read_delimited(tmp_path / "rows.csv", 8)
+
+
+def test_images_with_dictionaries_may_stand_in_several_row_groups(tmp_path: Path) -> None:
+    images = [index.to_bytes(2, "little") * 2500 for index in range(1000)]
+    encoded = pa.StructArray.from_arrays([pa.array(images), pa.array([None] * 1000, pa.string())], ["bytes", "path"])
+    table = pa.table({"image": encoded, "label": range(1000)})
+    pq.write_table(table, tmp_path / "data.parquet", row_group_size=500)
+    assert table_of(tmp_path / "data.parquet").equals(table)

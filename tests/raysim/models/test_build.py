@@ -56,6 +56,10 @@ def test_global_random_state_is_neither_used_nor_changed() -> None:
     assert _bytes(build("mlp", shape=(4,), classes=2, seed=5)) == first
 
 
+def test_every_model_has_a_description() -> None:
+    assert all(model.description.endswith(".") for model in MODELS.values())
+
+
 HEADS = r"unknown model.head = .*: must be one of .*, linear, output"
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
