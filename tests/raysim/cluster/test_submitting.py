@@ -12,8 +12,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+import raysim
 from tests.kit.grid import Grid, grid
-from tests.kit.runs import quick_resume, quick_run
+from tests.kit.runs import quick_resume
 
 WAIT_SECONDS = 300
 
@@ -138,7 +139,7 @@ def until_gone(folder: Path) -> bool:
 
 def test_a_job_leaves_here_what_a_run_here_leaves(cluster: Grid, file: Path, tmp_path: Path) -> None:
     with command(cluster, *submit(cluster, file, tmp_path / "out")) as process:
-        here = quick_run(file, tmp_path / "here", inline=True).folder
+        here = raysim.run(file, tmp_path / "here", inline=True).folder
         out, _ = process.communicate(timeout=WAIT_SECONDS)
     assert process.returncode == 0, out
     assert "radfed: rounds 1 to 4, 3 " in out and "::raysim" not in out
@@ -161,7 +162,7 @@ def test_rays_own_command_runs_it(cluster: Grid, file: Path, tmp_path: Path) -> 
         given, env=cluster.environment, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    here = quick_run(file, tmp_path / "here", inline=True).folder
+    here = raysim.run(file, tmp_path / "here", inline=True).folder
     check_same(there, here)
     for path in sorted(cluster.stage.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
@@ -177,7 +178,7 @@ def test_a_job_that_is_left_goes_on_and_is_followed_later(cluster: Grid, file: P
     job = again[1]
     status, lines = ran(cluster, "follow", job, "--address", cluster.dashboard, "--out", tmp_path / "other", "--keep")
     assert status == 0, lines
-    check_same(tmp_path / "other", quick_run(file, tmp_path / "here", inline=True).folder)
+    check_same(tmp_path / "other", raysim.run(file, tmp_path / "here", inline=True).folder)
     assert (cluster.stage / job / "out" / "config.toml").exists()
     status, lines = ran(cluster, *again)
     assert status == 0 and (tmp_path / "out" / "radfed" / "model.safetensors").exists()
@@ -191,7 +192,7 @@ def test_a_run_at_a_uri_is_kept_there(cluster: Grid, file: Path, tmp_path: Path)
     uri = (tmp_path / "stored").as_uri()
     status, lines = ran(cluster, "submit", file, "--address", cluster.dashboard, "--out", uri)
     assert status == 0 and f"stored  {uri}" in lines, "\n".join(lines[-3:])
-    check_same(tmp_path / "stored", quick_run(file, tmp_path / "here", inline=True).folder)
+    check_same(tmp_path / "stored", raysim.run(file, tmp_path / "here", inline=True).folder)
     assert until_gone(cluster.stage)
     status, lines = ran(cluster, "submit", file, "--address", cluster.dashboard, "--out", uri)
     assert status == 2 and "exists and is not empty" in lines[-1], lines
@@ -227,7 +228,7 @@ def test_a_job_that_is_stopped_goes_on_here(cluster: Grid, file: Path, tmp_path:
     assert "flat: rounds 1 to 600" not in out, "what was shown once is not shown again"
     assert not (tmp_path / "out" / "radfed" / "summary.json").exists()
     quick_resume(tmp_path / "out", inline=True)
-    check_same(tmp_path / "out", quick_run(file, tmp_path / "here", changes=["rounds=600"], inline=True).folder)
+    check_same(tmp_path / "out", raysim.run(file, tmp_path / "here", changes=["rounds=600"], inline=True).folder)
 
 
 @pytest.mark.slow
