@@ -19,7 +19,7 @@ def ended(*words: str) -> int:
     return int(end.value.code or 0)
 
 
-@pytest.mark.parametrize("name", ["file:x", "s3:x", "lr:x=0.1"])
+@pytest.mark.parametrize("name", ["s3:x", "lr:x=0.1"])
 def test_a_folder_with_a_colon_is_a_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (here := Path(name)).mkdir()
