@@ -35,8 +35,8 @@ class Robust(Option):
     def settings(self) -> Mapping[str, str]:
         if isinstance(self.rule, Mean):
             return SINGLE_MODELS
-        name = next(name for name, kind in AGGREGATES.items() if type(self.rule) is kind)
-        return {"robust rule": f'server.aggregate = "{name}"', **SINGLE_MODELS}
+        names = (f'server.aggregate = "{name}"' for name, kind in AGGREGATES.items() if type(self.rule) is kind)
+        return {"robust rule": next(names, f"option {self}"), **SINGLE_MODELS}
 
     def wrap(self, draft: Draft, updates: Updates) -> Updates:
         from algorithms.options.gathered import gathered

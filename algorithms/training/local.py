@@ -149,7 +149,7 @@ class Local:
 
     @property
     def _optimiser(self) -> tuple[Substep, ...]:
-        """Optimiser of `torch.optim`, as the only stage; none for SGD and Adam."""
+        """Optimiser of `torch.optim`, as the only substep; none for SGD and Adam."""
         if self.optimizer in OWN:
             return ()
         from algorithms.training.optimisers import TorchOptimiser

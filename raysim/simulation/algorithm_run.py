@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from torch.nn import Module
 
 from algorithms import DivergedError as AlgorithmDivergedError
@@ -27,7 +26,7 @@ from raysim.simulation.loop import run_rounds
 from raysim.simulation.options import RunOptions
 from raysim.simulation.plan import RunPlan
 from raysim.simulation.records import Records
-from raysim.store.algorithm_folder import AlgorithmFolder
+from raysim.store.algorithm_folder import AlgorithmFolder, client_facts
 from raysim.store.checkpoint import Checkpoints
 from raysim.store.location import RunLocation
 from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
@@ -105,10 +104,7 @@ def _files(
     """Return the output files of an algorithm: columns of its own metrics, and those of its options."""
     workers = plan.workers[folder.name]
     algorithm, measured = workers.algorithm, columns_of(plan.experiment.evaluate.measures)
-    clients, facts = workers.census.clients, dict[str, Any]()
-    for option in algorithm.folded:
-        facts |= option.client_columns(clients, plan.experiment.seed)
-    of_clients = pa.RecordBatch.from_pydict({"client": clients, **facts})
+    of_clients = client_facts(algorithm.folded, workers.census.clients, plan.experiment.seed)
     reports = algorithm.local.update is not None
     of_options = [column for option in algorithm.folded for column in option.columns]
     columns = list(dict.fromkeys([*plan.targets.columns, *measured, *of_options]))

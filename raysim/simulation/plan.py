@@ -24,6 +24,7 @@ from raysim.measures.check import check_measures, measuring
 from raysim.measures.evaluate import Targets
 from raysim.simulation.budget import check_updates
 from raysim.simulation.samples import PreparedSamples, prepare_samples
+from raysim.store.algorithm_folder import client_facts
 from raysim.watching.log import log_model
 
 if TYPE_CHECKING:  # They import Ray, which a run in this process does not need.
@@ -119,6 +120,7 @@ def plan_run(
 def _check(plan: WorkerPlan, experiment: Experiment, table: AlgorithmTable, targets: Targets) -> None:
     """Raise InputError if an algorithm does not fit the population, a measure or an option."""
     evaluate, clients, own = experiment.evaluate, len(plan.census.clients), plan.layouts.has_own_models
+    client_facts(plan.algorithm.folded, plan.census.clients, experiment.seed)
     check_clock(plan.algorithm, plan.devices)
     check_updates(plan.algorithm, plan.census, plan.lanes or 1)
     check_measures(evaluate.measures, targets, evaluate.interval(0), plan.algorithm, plan.layouts)

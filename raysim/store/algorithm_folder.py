@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from pyarrow.compute import index_in
 from safetensors.numpy import save
 from torch import Tensor
 
-from algorithms import Layouts, PersonalStore, State
+from algorithms import Layouts, Option, PersonalStore, State
 from algorithms.core.report import DroppedUpdates, RoundReport
+from algorithms.core.returned import Returned, encodes
 from algorithms.training.reports import own_numbers
 from partitioning.common.disk import write_whole
 from raysim.common.background import Background
@@ -306,6 +307,43 @@ def _dropped_rows(
     nothing = pa.nulls(len(dropped))
     arrays = [known.get(field.name, nothing).cast(field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def client_facts(options: Iterable[Option], clients: np.ndarray, seed: int) -> pa.RecordBatch:
+    """Return the ids of the training clients, `client`, and the columns about them of some options.
+
+    Args:
+        options: options of an algorithm.
+        clients: ids of the training clients.
+        seed: seed of the run.
+
+    Raises:
+        InputError: a column has the name of another, or no value for each client.
+    """
+    taken = {*UPDATES.names, REPORTED.name, OUTCOME.name}
+    facts = {"client": pa.array(clients)}
+    for option in options:
+        own = Returned(f"option {option}: `client_columns`")
+        given = option.client_columns(clients, seed)
+        if not isinstance(given, Mapping):
+            raise own.fault(f"return arrays by name, and returns a {type(given).__name__}")
+        for name, values in given.items():
+            if not encodes(name) or name in taken:
+                raise own.fault(f"return new names as texts, and {name!a} is another column or no text")
+            facts[name] = _fact(own, name, values, len(clients))
+            taken.add(name)
+    return pa.RecordBatch.from_pydict(facts)
+
+
+def _fact(own: Returned, name: str, values: Any, count: int) -> pa.Array:
+    try:
+        found = pa.array(values)
+    except (TypeError, ValueError, OverflowError, pa.ArrowException):
+        found = None
+    if found is None or len(found) != count:
+        what = f"a {type(values).__name__}" if found is None else f"an array of {len(found)}"
+        raise own.fault(f"return an array of {count} values that Arrow can hold, and {name!r} is {what}")
+    return found
 
 
 def _facts(clients: np.ndarray, of_clients: pa.RecordBatch) -> dict[str, Any]:

@@ -375,3 +375,14 @@ def test_numbers_out_of_range_are_refused(make: Callable[[], object], text: str)
 def test_the_table_has_every_rule() -> None:
     assert {type(rule) for rule in (Mean(), *RULES)} == set(AGGREGATES.values())
     assert fedprox(SAMPLE, LOCAL).having(Robust(Median())).option(Robust) == Robust(Median())
+
+
+def test_a_rule_of_a_user_aggregates_and_conflicts_by_its_own_name(federation: Federation) -> None:
+    class Middle(Median):
+        pass
+
+    named, own = (fedavg(SAMPLE, EXACT).having(Robust(rule)) for rule in (Median(), Middle()))
+    (one, _), (other, _) = (engine(federation, each, 2) for each in (named, own))
+    assert same(one.model, other.model)
+    with pytest.raises(InputError, match=r"^option Robust\(rule=.*Middle.*\) with rounds of its own: must be used"):
+        ALGORITHMS["fedasync"](SAMPLE, EXACT).having(Robust(Middle()))

@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import raysim
 from raysim.common.errors import InputError, OwnCodeError
+from tests.kit.runs import quick_run
 
 MINE = """
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from algorithms import Assign, Stage, fedavg
+from algorithms import Assign, Option, Stage, fedavg
 
 
 
@@ -156,6 +158,21 @@ class HugeWeight:
 
 def unweighted(sample, local, server=Assign()): return replace(fedavg(sample, local, server), weighting=NoWeight())
 def overweight(sample, local, server=Assign()): return replace(fedavg(sample, local, server), weighting=HugeWeight())
+
+
+@dataclass(frozen=True)
+class Knows(Option):
+    facts: object
+    def client_columns(self, clients, seed): return self.facts
+
+
+def knowing(facts):
+    return lambda sample, local, server=Assign(): fedavg(sample, local, server).having(Knows(facts))
+
+
+known, parity = knowing({"parity": [0, 1]}), knowing([0, 1])
+few, single, square = knowing({"x": [1]}), knowing({"x": 3}), knowing({"x": np.zeros((2, 2))})
+client, round_, seven, lone = (knowing({name: [0, 1]}) for name in ("client", "round", 7, "x\\ud800"))
 """
 
 
@@ -211,6 +228,38 @@ def stage(name: str) -> dict[str, Any]:
             "NoWeight': must return numbers, and the weight is",
         ),
         ({"algorithm": {"name": "own_returned:overweight"}}, "HugeWeight': must return numbers up to 1.8e308"),
+        (
+            {"algorithm": {"name": "own_returned:parity"}},
+            r"Knows.*: `client_columns`: must return arrays by name",
+        ),
+        (
+            {"algorithm": {"name": "own_returned:few"}},
+            "an array of 2 values .* and 'x' is an array of 1",
+        ),
+        (
+            {"algorithm": {"name": "own_returned:single"}},
+            "an array of 2 values .* and 'x' is a int",
+        ),
+        (
+            {"algorithm": {"name": "own_returned:square"}},
+            "an array of 2 values .* and 'x' is a ndarray",
+        ),
+        (
+            {"algorithm": {"name": "own_returned:client"}},
+            "new names as texts, and 'client' is another",
+        ),
+        (
+            {"algorithm": {"name": "own_returned:round_"}},
+            "new names as texts, and 'round' is another",
+        ),
+        (
+            {"algorithm": {"name": "own_returned:seven"}},
+            "new names as texts, and 7 is another column or no text",
+        ),
+        (
+            {"algorithm": {"name": "own_returned:lone"}},
+            r"new names as texts, and 'x.*ud800' is",
+        ),
     ],
 )
 def test_a_value_that_no_run_can_use_is_refused(here: Path, more: dict[str, Any], message: str) -> None:
@@ -236,3 +285,16 @@ def test_an_error_that_is_no_exception_is_named(here: Path, loss: str) -> None:
     }
     with pytest.raises((InputError, OwnCodeError), match=rf": leaving \(.*own_returned.py, line \d+, in {loss}\)"):
         raysim.run(experiment, here / "run", inline=True)
+
+
+def test_a_column_of_an_option_of_a_user_is_in_the_rows_of_client_updates(here: Path) -> None:
+    experiment = {
+        "rounds": 1,
+        "data": {"dataset": "digits"},
+        "partition": {"scheme": "iid", "clients": 2},
+        "model": {"name": "logistic"},
+        "algorithm": {"name": "own_returned:known"},
+    }
+    quick_run(experiment, here / "run", inline=True)
+    rows = pq.read_table(here / "run" / "known" / "updates.parquet").to_pydict()
+    assert rows["client"] == rows["parity"] == [0, 1]
