@@ -12,6 +12,7 @@ from algorithms.core.entries import Kind
 from algorithms.core.errors import InputError, require
 from algorithms.core.layout import Layout
 from algorithms.core.layouts import Layouts, Scope
+from algorithms.core.returned import encodes, name_of
 from algorithms.parts.combinations import check_parts
 from algorithms.parts.conflicts import check_conflicts
 from algorithms.parts.newcomers import AverageForNewcomers
@@ -99,7 +100,7 @@ class Algorithm:
     def needs(self) -> tuple[str, ...]:
         """Entries that the parts read in a report, beside those that every report has."""
         parts = (self.weighting, self.schedule.sample.by, self.server, self.until, *self.folded)
-        return tuple(dict.fromkeys(name for part in parts for name in getattr(part, "needs", ())))
+        return tuple(dict.fromkeys(name for part in parts for name in needs_of(part)))
 
     @property
     def has_own_round(self) -> bool:
@@ -200,3 +201,14 @@ class Algorithm:
         """Return the algorithm with one way of computing in all phases."""
         then = self.then and self.then.computed(compute)
         return replace(self, local=replace(self.local, compute=compute), then=then)
+
+
+def needs_of(part: object) -> tuple[str, ...]:
+    """Return the entries that a part reads in a report; raise InputError if its `needs` are no names."""
+    needs = getattr(part, "needs", ())
+    if not isinstance(needs, tuple | list) or not all(map(encodes, needs)):
+        raise InputError(
+            f"{name_of(part)}: its `needs` must be a tuple of names such as ('loss_after',), and is {needs!r:.80}; "
+            "correct it"
+        )
+    return tuple(needs)

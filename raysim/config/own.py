@@ -32,6 +32,8 @@ FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
 
 PARTS = ("sample", "local", "server")
 OURS = ("algorithms", "partitioning", "raysim")
+CHAINS = ("uplink", "downlink")
+"""Tables with a chain of stages, which may be the user's own, at the top level and inside `[algorithm]`."""
 NAMING_KEYS = (("server", "rule"), ("model", "name"), ("local", "loss"), ("local", "update"))
 """Tables with a key that may name the user's own code, at the top level and inside `[algorithm]`."""
 LISTING_KEYS = (("watch", "loggers"), ("evaluate", "metrics"))
@@ -58,7 +60,7 @@ def load_own_code(raw: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, 
         for section, key in NAMING_KEYS:
             if isinstance(inner := loaded.get(section), dict):
                 loaded[section] = _named(inner, section, key, folders)
-        for section in table:
+        for section in CHAINS:
             if chain := _stages(loaded, section):
                 named = [_named(stage, f"{section}.chain", "name", folders) for stage in chain]
                 loaded[section] = {**loaded[section], "chain": named}
@@ -274,7 +276,7 @@ def names_in(raw: Mapping[str, Any]) -> list[str]:
     found = [table.get("name") for table in tables]
     for section, key in NAMING_KEYS:
         found += [inner.get(key) for table in (raw, *tables) if isinstance(inner := table.get(section), dict)]
-    found += [stage.get("name") for each in (raw, *tables) for key in each for stage in _stages(each, key)]
+    found += [stage.get("name") for each in (raw, *tables) for key in CHAINS for stage in _stages(each, key)]
     for section, key in LISTING_KEYS:
         listed = table.get(key) if isinstance(table := raw.get(section), dict) else None
         found += listed if isinstance(listed, list) else []

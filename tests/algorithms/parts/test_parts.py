@@ -206,3 +206,13 @@ def test_the_ledger_answers_for_a_round() -> None:
     ledger.add(4, 7, Location("b", 0))
     assert ledger.latest(7, 9) == Location("b", 0)
     assert list(ledger.clients(0)) == [] and list(ledger.clients(1)) == [7]
+
+
+@pytest.mark.parametrize("needs", ["loss_after", 3, ("change", 4), lambda: ("change",)])
+def test_needs_that_are_no_names_are_refused(needs: object) -> None:
+    class Rule(Assign):
+        pass
+
+    Rule.needs = needs  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="its `needs` must be a tuple of names"):
+        Algorithm(Rounds(), Local(), server=Rule())
