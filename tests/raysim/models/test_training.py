@@ -33,14 +33,16 @@ SHAPES: dict[str, tuple[int, ...]] = {
 """Samples of the models that 8x8 images are too small for, or that normalise too few values of them."""
 
 SLOW = ("alexnet_bn", "vgg16")
+LARGE = ("resnet18", "mobilenet_v2", "deeplab_v3plus")
+"""Models of the field whose steps take seconds; their small relatives have the same layers."""
 
 STACKED = [
-    *((name, {}) for name in MODELS if name not in (*SLOW, "lstm", "transformer")),
+    *((name, {}) for name in MODELS if name not in (*SLOW, *LARGE, "lstm", "transformer")),
     *((name, {"norm": "batch"}) for name in ("mlp", "cnn", "lenet", "cnn3", "cnn4")),
 ]
 
 STACKED_SLOWLY = [
-    *((name, {}) for name in SLOW),
+    *((name, {}) for name in (*SLOW, *LARGE)),
     ("vgg16", {"norm": "batch"}),
     *(("resnet18", parameters) for parameters in ({"stem": "small"}, {"norm": "none"})),
     *(("deeplab_v3plus", parameters) for parameters in ({"backbone": "resnet50"}, {"norm": "none"})),
@@ -162,7 +164,14 @@ def makes_sense(name: str, norm: str) -> bool:
 
 
 @pytest.mark.parametrize("norm", [norm for norm in NORMS if norm != "batch"])
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in (*SLOW, *APART)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in LARGE else ())
+        for name in MODELS
+        if name not in (*SLOW, *APART)
+    ],
+)
 def test_every_model_under_every_norm(name: str, norm: str) -> None:
     keys: dict[str, Any] = {"norm": norm, **({"groups": 2} if norm.startswith("group") else {})}
     if makes_sense(name, norm):
