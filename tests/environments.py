@@ -10,7 +10,7 @@
 | `3.11`, `3.12`, `3.13` | another Python with the tested versions; uv finds or downloads it |
 | `lowest`, `newest` | the lowest versions that `pyproject.toml` allows of each dependency, and the newest |
 
-The environments of other versions lie in `.environments/` and are kept. A warning there is no error.
+The environments of other versions lie in `.environments/` and are kept. Warnings there are ignored.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
     name, *rest = arguments or [""]
     if name not in NAMES:
         sys.exit(f"environment {name!r}: must be one of {', '.join(NAMES)}")
-    own = ["-o", "filterwarnings=default"] if name in VERSIONS or name in PYTHONS else []
+    own = ["-o", "filterwarnings=ignore"] if name in VERSIONS or name in PYTHONS else []
     command = [python_of(name), "-m", "pytest", "-n", "auto", *own, *rest]
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(BUSY if name == "busy" else 0)]
     try:
