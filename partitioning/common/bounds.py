@@ -33,6 +33,7 @@ def check_bound(where: str, what: str, number: int, bound: str, remedy: str) -> 
     """Raise InputError if a number is larger than a bound of this module.
 
     Args:
+        where: file or column, for the message.
         what: noun of the number, such as "rows".
         number: number to check.
         bound: name of the bound.

@@ -78,6 +78,7 @@ def check_text(rows: pa.Table | pa.RecordBatch, *, name: str, first: int = 0, is
 
     Args:
         rows: columns of any types; dictionaries of texts count.
+        name: name of the source, for the message.
         first: number of the first row.
         is_text: whether columns of bytes hold texts, too, as those of delimited text.
     """

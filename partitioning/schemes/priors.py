@@ -25,6 +25,7 @@ def draw_shares(
         prior: finite numbers above 0, see `Prior`; small for one category per client, large for equal shares.
         clients: number of clients K.
         parts: number of categories.
+        name: name of the parameter, for the message.
 
     Raises:
         InputError: the prior has another shape or a number that is not above 0.

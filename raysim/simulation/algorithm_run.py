@@ -104,7 +104,8 @@ def _files(
     """Return the output files of an algorithm: columns of its own metrics, and those of its options."""
     workers = plan.workers[folder.name]
     algorithm, measured = workers.algorithm, columns_of(plan.experiment.evaluate.measures)
-    of_clients = client_facts(algorithm.folded, workers.census.clients, plan.experiment.seed)
+    with workers.keyed(Purpose.OWN_RECORD):
+        of_clients = client_facts(algorithm.folded, workers.census.clients, plan.experiment.seed)
     reports = algorithm.local.update is not None
     of_options = [column for option in algorithm.folded for column in option.columns]
     columns = list(dict.fromkeys([*plan.targets.columns, *measured, *of_options]))

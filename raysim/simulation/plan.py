@@ -120,7 +120,8 @@ def plan_run(
 def _check(plan: WorkerPlan, experiment: Experiment, table: AlgorithmTable, targets: Targets) -> None:
     """Raise InputError if an algorithm does not fit the population, a measure or an option."""
     evaluate, clients, own = experiment.evaluate, len(plan.census.clients), plan.layouts.has_own_models
-    client_facts(plan.algorithm.folded, plan.census.clients, experiment.seed)
+    with plan.keyed(Purpose.OWN_RECORD):
+        client_facts(plan.algorithm.folded, plan.census.clients, experiment.seed)
     check_clock(plan.algorithm, plan.devices)
     check_updates(plan.algorithm, plan.census, plan.lanes or 1)
     check_measures(evaluate.measures, targets, evaluate.interval(0), plan.algorithm, plan.layouts)

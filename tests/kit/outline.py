@@ -6,7 +6,7 @@ VOID = {"meta", "link", "line", "br"}
 
 
 class Outline(HTMLParser):
-    """What a browser would make of the page: its text, ids and addresses; an unbalanced tag is an error."""
+    """The page as a browser reads it: its text, ids and addresses; an unbalanced tag is an error."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from algorithms import Assign, Stage, fedavg
+from algorithms import Assign, Option, Stage, fedavg
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -91,8 +91,16 @@ class Weights:
         return 1 + draw()
 
 
+@dataclass(frozen=True)
+class Lots(Option):
+    name = "lots"
+
+    def client_columns(self, clients, seed):
+        return {{"lot": [draw() for _ in clients]}}
+
+
 def algorithm(sample, local, server=Assign()):
-    return replace(fedavg(sample, local, server), weighting=Weights())
+    return replace(fedavg(sample, local, server), weighting=Weights()).having(Lots())
 
 
 class Made(nn.Module):
