@@ -1,6 +1,8 @@
 """Run the tests elsewhere: on other processors, beside other work, with other versions.
 
-    uv run python -m tests.environments NAME [arguments of pytest]
+    uv run python -m tests.environments NAME[+NAME...] [arguments of pytest]
+
+Names joined by "+" hold at once: `3.13+newest+avx2`. Three such runs cover every value.
 
 | name | environment |
 |---|---|
@@ -37,34 +39,49 @@ BUSY = 4
 """Processes that hold the cores in `busy`."""
 
 
-def python_of(name: str) -> str:
+def python_of(names: list[str]) -> str:
     """Return the Python of an environment, which is set up first; this process's own if versions are the same."""
-    if name not in (*PYTHONS, *VERSIONS):
+    python = next((name for name in names if name in PYTHONS), None)
+    versions = next((name for name in names if name in VERSIONS), None)
+    if python is None and versions is None:
         return sys.executable
     uv = shutil.which("uv") or sys.exit("needs uv; pip install uv")
-    there = FOLDER / name
-    if name in PYTHONS:
+    there = FOLDER / "-".join(filter(None, (python, versions)))
+    if versions is None:
         synced = {**os.environ, "UV_PROJECT_ENVIRONMENT": str(there)}
-        subprocess.run([uv, "sync", "--quiet", "--python", name], cwd=ROOT, env=synced, check=True)
+        subprocess.run([uv, "sync", "--quiet", "--python", str(python)], cwd=ROOT, env=synced, check=True)
     else:
         if not there.exists():
-            subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, there], check=True)
+            subprocess.run([uv, "venv", "--quiet", "--python", python or sys.executable, there], check=True)
         # Without uv's settings, which pin the tested versions.
         pip = [uv, "pip", "install", "--quiet", "--no-config", "--python", there / "bin" / "python"]
-        subprocess.run([*pip, *VERSIONS[name], "--editable", ".", "--group", "dev"], cwd=ROOT, check=True)
+        subprocess.run([*pip, *VERSIONS[versions], "--editable", ".", "--group", "dev"], cwd=ROOT, check=True)
     return str(there / "bin" / "python")
+
+
+def names_of(text: str) -> list[str]:
+    """Return the environments that hold at once; end the process where a name is unknown or two exclude each other."""
+    names = text.split("+")
+    if wrong := [name for name in names if name not in NAMES]:
+        sys.exit(f"environment {wrong[0]!r}: must be one of {', '.join(NAMES)}, or several joined by '+'")
+    for group in (PYTHONS, VERSIONS):
+        if len(both := [name for name in names if name in group]) > 1:
+            sys.exit(f"environment {text!r}: {both[0]} and {both[1]} exclude each other; run them in turn")
+    return names
 
 
 def main(arguments: list[str]) -> int:
     """Run pytest in an environment; return its exit status."""
-    name, *rest = arguments or [""]
-    if name not in NAMES:
-        sys.exit(f"environment {name!r}: must be one of {', '.join(NAMES)}")
-    own = ["-o", "filterwarnings=ignore"] if name in VERSIONS or name in PYTHONS else []
-    command = [python_of(name), "-m", "pytest", "-n", "auto", *own, *rest]
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(BUSY if name == "busy" else 0)]
+    text, *rest = arguments or [""]
+    names = names_of(text)
+    python = python_of(names)
+    workers = [] if any(argument.startswith("-n") for argument in rest) else ["-n", "auto"]
+    own = [] if python == sys.executable else ["-o", "filterwarnings=ignore"]
+    variables = {key: value for name in names for key, value in VARIABLES.get(name, {}).items()}
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(BUSY * ("busy" in names))]
     try:
-        return subprocess.run(command, cwd=ROOT, env={**os.environ, **VARIABLES.get(name, {})}, check=False).returncode
+        command = [python, "-m", "pytest", *workers, *own, *rest]
+        return subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, check=False).returncode
     finally:
         for loop in loops:
             loop.kill()
