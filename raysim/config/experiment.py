@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms import Algorithm, Option
@@ -165,6 +167,10 @@ class Experiment(TopLevelKeys):
     def options(self, labels: LabelReader | None = None) -> list[Option]:
         """Return the options of all algorithms; `labels` and errors as for `composed`."""
         return [each for table in options_of(self).values() if (each := table.option(None, labels)) is not None]
+
+    def excluded(self, clients: NDArray[np.int64]) -> list[int]:
+        """Return those of the training clients, [K], whose own data are not evaluated."""
+        return [client for option in self.options() for client in option.excluded(clients, self.seed).tolist()]
 
     def resolved(
         self, metrics: tuple[str, ...], algorithm: tuple[AlgorithmTable, ...], sha256: str | None

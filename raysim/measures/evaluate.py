@@ -52,6 +52,19 @@ class EvaluationTarget:
     sites: NDArray[np.int64] | None = None
     finetuned: bool = False
 
+    @classmethod
+    def of_clients(
+        cls, name: str, clients: NDArray[np.int64], sizes: NDArray[np.int64], part: SamplePart, population: Population
+    ) -> EvaluationTarget:
+        """Return a target of the clients that have samples of a part; `sizes` are those of all clients, [K]."""
+        owners, sites = clients[sizes[clients] > 0], Sites.of(population)
+        return cls(name, owners, sizes[owners], part, sites=None if sites is None else sites.numbers[owners])
+
+    def only(self, which: NDArray[np.bool_]) -> EvaluationTarget:
+        """Return the target of some of its owners."""
+        sites = None if self.sites is None else self.sites[which]
+        return replace(self, owners=self.owners[which], sizes=self.sizes[which], sites=sites)
+
 
 @dataclass(frozen=True, eq=False)
 class Targets:
@@ -96,12 +109,12 @@ class Targets:
         domains = [
             _of_slices(population, f"domain_{name}", name, honest) for name in population.tests if name is not None
         ]
-        sites = Sites.of(population)
+        of_clients = EvaluationTarget.of_clients
         found = [
             _of_slices(population, "test", None, honest),
-            _of_clients("held_out", population.test_clients, population.sizes, "all", sites),
-            _of_clients("validation", population.validation_clients, population.sizes, "all", sites),
-            _of_clients("local", honest, population.test_sizes, "test", sites),
+            of_clients("held_out", population.test_clients, population.sizes, "all", population),
+            of_clients("validation", population.validation_clients, population.sizes, "all", population),
+            of_clients("local", honest, population.test_sizes, "test", population),
         ]
         there: dict[str, tuple[EvaluationTarget, ...]]
         there = {target.name: (target,) for target in found if len(target.owners)}
@@ -168,8 +181,8 @@ class Evaluation:
                 else Evaluate(*given, own_statistics, state.round)
             )
             # Clients that never train have no personal state to look for.
-            personal = [_locations(state, target.owners.tolist())] if own and target.part == "test" else models
-            blocks = _blocks(target, personal, targets.shape, united=function.own_statistics)
+            personal = [locations(state, target.owners.tolist())] if own and target.part == "test" else models
+            blocks = blocks_on(target, personal, targets.shape, united=function.own_statistics)
             clients = tuple(models.values())
             self._scorings.append(_Scoring(target, clients, function, blocks, fleet.map(function, blocks, [model])))
 
@@ -231,7 +244,7 @@ def evaluate(state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets)
 def loss_on_test(model: Packed, personal: Packed, fleet: Fleet, targets: Targets, loss: Loss) -> float:
     """Return the mean loss of a model on the global test set, one of the targets."""
     target = next(target for target in targets.targets if target.name == "test")
-    function, blocks = Evaluate(None, (METRICS["loss"],), loss), _blocks(target, [None], targets.shape)
+    function, blocks = Evaluate(None, (METRICS["loss"],), loss), blocks_on(target, [None], targets.shape)
     tally, _ = map_joined(fleet, function, blocks, [fleet.put((model, personal))])
     (value,) = METRICS["loss"].value(tally.score.pooled()).items()
     return nan if value is None else value
@@ -254,15 +267,15 @@ def _models(state: State, target: EvaluationTarget, own: bool) -> Models:
     """Return the models to measure on a target; only a domain has models with personal state."""
     if not own or not target.clients:
         return {None: max(1, len(target.clients))}
-    return Counter(_locations(state, target.clients))
+    return Counter(locations(state, target.clients))
 
 
-def _locations(state: State, clients: Iterable[int]) -> list[Location | None]:
+def locations(state: State, clients: Iterable[int]) -> list[Location | None]:
     """Return the location of each client's personal state; None for a client that has not trained."""
     return [state.personal.latest(client, state.round) for client in clients]
 
 
-def _blocks(
+def blocks_on(
     target: EvaluationTarget,
     models: Iterable[Location | list[Location | None] | None],
     shape: tuple[int, ...],
@@ -296,8 +309,8 @@ def _finetuned(targets: Sequence[EvaluationTarget], population: Population) -> l
     found = []
     for target in targets:
         if target.part is not None and population.test_sizes[target.owners].any():
-            name, sites = f"{target.name}_finetuned", Sites.of(population)
-            made = _of_clients(name, target.owners, population.test_sizes, "test", sites)
+            name, sizes = f"{target.name}_finetuned", population.test_sizes
+            made = EvaluationTarget.of_clients(name, target.owners, sizes, "test", population)
             found.append(replace(made, finetuned=True))
     if not found:
         raise InputError(
@@ -312,15 +325,3 @@ def _of_slices(population: Population, name: str, domain: str | None, honest: ND
     domains = [] if population.domains is None or domain is None else population.domains.to_pylist()
     clients = tuple(int(c) for c in honest if domains and domains[c] == domain)
     return EvaluationTarget(name, np.arange(len(sizes)), sizes, None, domain, clients)
-
-
-def _of_clients(
-    name: str,
-    clients: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    part: SamplePart,
-    sites: Sites | None,
-) -> EvaluationTarget:
-    """Return a target of the clients that have samples of this part."""
-    owners = clients[sizes[clients] > 0]
-    return EvaluationTarget(name, owners, sizes[owners], part, sites=None if sites is None else sites.numbers[owners])

@@ -112,7 +112,7 @@ class Evaluate(Function):
     def objects(self, block: Block) -> int:
         return int(self.ranks)
 
-    def join(self, left: Tally, right: Tally) -> Tally:
+    def join(self, left: Any, right: Any) -> Any:
         return Tally(
             Score.joined([left.score, right.score]),
             np.concatenate([left.totals, right.totals]),
@@ -128,15 +128,15 @@ class Evaluate(Function):
             for owners in self._loaded(worker, block, values[0], x, counts):
                 rows, own = slice(bounds[owners.start], bounds[owners.stop]), counts[owners]
                 scores.append(self._score(worker.resident, x[rows], y[rows], own, keys if self.ranks else None))
-            score, ranked = Score.joined(scores), [np.concatenate(keys, axis=1)] if keys else []
-            return Output(self._tally(score, ranked, counts), tuple(ranked))
+            return self._output(Score.joined(scores), [np.concatenate(keys, axis=1)] if keys else [], counts)
 
-    def _tally(self, score: Score, keys: list[NDArray[np.int64]], counts: NDArray[np.int64]) -> Tally:
-        """Return the sums of a block from the score and the rank keys of its owners."""
+    def _output(self, score: Score, keys: list[NDArray[np.int64]], counts: NDArray[np.int64]) -> Output:
+        """Return what a block leaves, from the score and the rank keys of its owners."""
         owners = replace(score, areas=areas(keys[0], counts)) if keys and self.part else score
         sums = [metric.value(owners).sums() for metric in self.metrics if self.part]
         totals, defined = [total for total, _ in sums], [count for _, count in sums]
-        return Tally(score.pooled(), np.array([totals], np.float64), np.array([defined], np.int64))
+        tally = Tally(score.pooled(), np.array([totals], np.float64), np.array([defined], np.int64))
+        return Output(tally, tuple(keys))
 
     def _runs(self, block: Block) -> list[tuple[slice, Location | None]]:
         """Return neighbours that share one model, and therefore one pass, with their personal state."""

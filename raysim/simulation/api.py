@@ -273,8 +273,7 @@ def _population(experiment: Experiment, folder: Path, watcher: Watcher) -> Popul
 
 def _targets(experiment: Experiment, population: Population, tell: Callable[[str], object]) -> Targets:
     """Return the data to evaluate on."""
-    evaluate, clients, seed = experiment.evaluate, population.train_clients, experiment.seed
-    excluded = [client for option in experiment.options() for client in option.excluded(clients, seed).tolist()]
+    evaluate, excluded = experiment.evaluate, experiment.excluded(population.train_clients)
     targets = Targets.of(population, evaluate.on, experiment.measured, evaluate.finetuning, excluded)
     experiment.evaluate.selection.check(targets.columns)
     for target in targets.targets:

@@ -21,6 +21,7 @@ from raysim.config.model import ModelTable
 from raysim.devices.stored import open_devices
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.check import check_measures, measuring
+from raysim.measures.each_client import EachClient
 from raysim.measures.evaluate import Targets
 from raysim.simulation.budget import check_updates
 from raysim.simulation.samples import PreparedSamples, prepare_samples
@@ -42,12 +43,14 @@ class RunPlan:
         experiment: experiment without a value of "auto", as `config.toml` holds it.
         population: fingerprint of the population.
         targets: data to evaluate on.
+        clients: clients to score one by one; None for none.
         workers: plan of each algorithm's workers, by the algorithm's folder.
     """
 
     experiment: Experiment
     population: str
     targets: Targets
+    clients: EachClient | None
     workers: Mapping[str, WorkerPlan]
 
     def fingerprint(self, place: ClientActors | InlineWorkplace) -> dict[str, str]:
@@ -114,7 +117,8 @@ def plan_run(
             raise InputError(f"{name}: {error}") from None
         tables[name] = table.computed(plan.algorithm.local.compute.execution)
     resolved = experiment.resolved(targets.names, tuple(tables.values()), sha256)
-    return RunPlan(resolved, population.fingerprint, targets, workers)
+    clients = EachClient.of(population, experiment.excluded(population.train_clients))
+    return RunPlan(resolved, population.fingerprint, targets, clients if experiment.evaluate.clients else None, workers)
 
 
 def _check(plan: WorkerPlan, experiment: Experiment, table: AlgorithmTable, targets: Targets) -> None:
