@@ -104,7 +104,7 @@ def _run_stopped(config: Mapping[str, Any], folder: Path, fails: bool) -> dict[s
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of what a run left: model, personal state, rounds, client updates, clients, summary, names of files."""
+    """Return the SHA-256 of what a run left: its models, its tables, its summary, and the names of its files."""
     (algorithm,) = (path for path in folder.iterdir() if path.name in ALGORITHMS)
     found = {"files": _sha256(sorted(path.name for path in algorithm.iterdir()))}
     for name in ("model", "personal"):
