@@ -13,11 +13,12 @@ from pyarrow.compute import index_in
 
 from algorithms import Algorithm, Block, Fleet, Output, State
 from algorithms.core.fleet import map_joined
+from algorithms.rounds.clusters import UNCHOSEN
 from partitioning import Population
-from raysim.measures.evaluate import EvaluationTarget, Targets, blocks_on, locations
+from raysim.measures.evaluate import EvaluationTarget, Targets, blocks_on, models_of_owners, put_models
 from raysim.measures.metrics import Score, Values
 from raysim.measures.ranks import areas
-from raysim.measures.scoring import Evaluate
+from raysim.measures.scoring import Chosen, Evaluate
 
 CLIENT_FACTS = ("client", "name", "domain", "site", "device", "split", "samples", "test_samples")
 """Columns about a client that a run does not change; a population without names, domains or sites lacks these."""
@@ -95,8 +96,15 @@ class EachClient:
         trained = self.training if not len(part) else self.training.only(np.isin(self.training.owners, part))
         for prefix, several in (("test", self.tests), ("train", (trained,))):
             scored = [each for each in several if len(each.owners)]
-            values = [_scores(each, state, algorithm, fleet, targets) for each in scored]
+            models = [models_of_owners(each, state, algorithm, fleet, targets.shape) for each in scored]
+            values = [
+                _scores(each, own, state, algorithm, fleet, targets) for each, own in zip(scored, models, strict=True)
+            ]
             owners = np.concatenate([np.zeros(0, np.int64), *(each.owners for each in scored)])
+            if len(state.models) > 1:
+                found = columns.get("cluster", np.full(clients, UNCHOSEN))
+                found[owners] = np.concatenate([np.zeros(0, np.int64), *models])
+                columns["cluster"] = found
             for place, name in enumerate(targets.names if scored else ()):
                 columns[f"{prefix}_{name}"] = _nullable(owners, values, place, clients)
         for name in of_clients.schema.names[1:]:
@@ -121,16 +129,20 @@ class ScoreEach(Evaluate):
         )
 
 
-def _scores(target: EvaluationTarget, state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets) -> Values:
-    """Return each owner's metrics, [owners, metrics]."""
+def _scores(
+    target: EvaluationTarget,
+    each: list[Chosen] | None,
+    state: State,
+    algorithm: Algorithm,
+    fleet: Fleet,
+    targets: Targets,
+) -> Values:
+    """Return each owner's metrics under its model, [owners, metrics]."""
     own_statistics = target.part == "all" and algorithm.sharing.outsider == "own"
     function = ScoreEach(target.part, targets.metrics, algorithm.local.loss, None, own_statistics, state.round)
-    personal = fleet.layouts.has_own_models and target.part != "all"
-    models = [locations(state, target.owners.tolist())] if personal else [None]
-    blocks = blocks_on(target, models, targets.shape)
-    values, _ = map_joined(fleet, function, blocks, [fleet.put((state.model, state.average))])
-    found: Values = values
-    return found
+    blocks = blocks_on(target, [each], targets.shape)
+    values: Values = map_joined(fleet, function, blocks, put_models(state, fleet))[0]
+    return values
 
 
 def _nullable(owners: NDArray[np.int64], values: Sequence[Values], place: int, count: int) -> pa.Array:

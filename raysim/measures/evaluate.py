@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from algorithms import Algorithm, Block, Fleet, Location, Outcome, Packed, State, current_model
 from algorithms.core.clients import SamplePart
-from algorithms.core.fleet import joined, map_joined
+from algorithms.core.fleet import Reference, joined, map_joined
+from algorithms.core.state import CLUSTERS
+from algorithms.rounds.clusters import choices_of
 from algorithms.training.loss import Loss
 from partitioning import Population
 from raysim.common.errors import InputError
@@ -21,10 +23,10 @@ from raysim.data.shards import Sites
 from raysim.measures.finetuned import Finetuned
 from raysim.measures.finetuning import Finetuning
 from raysim.measures.metrics import METRICS, USUAL, Metric, Values
-from raysim.measures.scoring import Evaluate, PooledAreas, Tally, block_samples, cut_samples
+from raysim.measures.scoring import Chosen, Evaluate, PooledAreas, Tally, block_samples, cut_samples
 
-Models = Mapping[Location | None, int]
-"""Number of clients by location of their personal state; None stands for no personal state."""
+Models = Mapping[Chosen, int]
+"""Number of clients by their model; None stands for the global one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,9 +171,9 @@ class Evaluation:
         """State that an aggregation would leave now."""
         if not targets.targets:
             return
-        model = fleet.put((self.state.model, state.average))
+        references = put_models(self.state, fleet)
         for target in targets.targets:
-            models = _models(state, target, own)
+            models = _models(state, target, own, fleet)
             unknown = target.part == "all" or (target.domain is not None and set(models) == {None})
             own_statistics = unknown and outsider == "own"
             given = target.part, targets.metrics, self._loss, target.domain
@@ -180,11 +182,10 @@ class Evaluation:
                 if target.finetuned and targets.finetuning is not None
                 else Evaluate(*given, own_statistics, state.round)
             )
-            # Clients that never train have no personal state to look for.
-            personal = [locations(state, target.owners.tolist())] if own and target.part == "test" else models
-            blocks = blocks_on(target, personal, targets.shape, united=function.own_statistics)
+            each = models_of_owners(target, state, algorithm, fleet, targets.shape)
+            blocks = blocks_on(target, models if each is None else [each], targets.shape, function.own_statistics)
             clients = tuple(models.values())
-            self._scorings.append(_Scoring(target, clients, function, blocks, fleet.map(function, blocks, [model])))
+            self._scorings.append(_Scoring(target, clients, function, blocks, fleet.map(function, blocks, references)))
 
     def values(self) -> dict[str, float]:
         """Wait for the scores and return a value by column; a column with an undefined metric is left out."""
@@ -263,21 +264,52 @@ def _fitting(population: Population, metrics: Sequence[Metric] | None) -> tuple[
     return tuple(metrics) if metrics is not None else tuple(METRICS[name] for name in USUAL[kind])
 
 
-def _models(state: State, target: EvaluationTarget, own: bool) -> Models:
-    """Return the models to measure on a target; only a domain has models with personal state."""
+def put_models(state: State, fleet: Fleet) -> list[Reference]:
+    """Return handles of the global models, each with the average of the personal entries."""
+    return [fleet.put((model, state.average)) for model in state.models]
+
+
+def models_of_owners(
+    target: EvaluationTarget, state: State, algorithm: Algorithm, fleet: Fleet, shape: tuple[int, ...]
+) -> list[Chosen] | None:
+    """Return the model of each owner; None if all owners have the same one, or are no clients.
+
+    Of several global models a client has the one with the lowest loss on its training part, or on everything if it
+    never trains. Clients that never train have no personal state to look for.
+    """
+    if target.part is None:
+        return None
+    if len(state.models) > 1:
+        part: SamplePart = "all" if target.part == "all" else "train"
+        blocks = blocks_on(target, [None], shape)
+        return list(choices_of(target.owners, blocks, state, algorithm.local.loss, fleet, part).tolist())
+    owned = fleet.layouts.has_own_models and target.part != "all"
+    return list(_locations(state, target.owners.tolist())) if owned else None
+
+
+def _models(state: State, target: EvaluationTarget, own: bool, fleet: Fleet) -> Models:
+    """Return the models to measure on a target, each with the number of its clients.
+
+    Only a domain has models with personal state. Of several global models each counts for the clients that chose it
+    last; all count equally before any did.
+    """
+    if len(state.models) > 1 and target.part is None:
+        clients = target.clients or fleet.census.clients
+        chosen = state.of(CLUSTERS)["chosen"][np.searchsorted(fleet.census.clients, clients)]
+        return Counter(chosen[chosen >= 0].tolist()) or dict.fromkeys(range(len(state.models)), 1)
     if not own or not target.clients:
         return {None: max(1, len(target.clients))}
-    return Counter(locations(state, target.clients))
+    return Counter(_locations(state, target.clients))
 
 
-def locations(state: State, clients: Iterable[int]) -> list[Location | None]:
+def _locations(state: State, clients: Iterable[int]) -> list[Location | None]:
     """Return the location of each client's personal state; None for a client that has not trained."""
     return [state.personal.latest(client, state.round) for client in clients]
 
 
 def blocks_on(
     target: EvaluationTarget,
-    models: Iterable[Location | list[Location | None] | None],
+    models: Iterable[Chosen | list[Chosen]],
     shape: tuple[int, ...],
     united: bool = False,
 ) -> list[Block]:
@@ -285,7 +317,7 @@ def blocks_on(
 
     Args:
         target: data to evaluate on.
-        models: location of each model's personal state, or that of each owner.
+        models: each model, or that of each owner.
         shape: shape of a sample.
         united: whether all slices of a test set share their statistics, and therefore one block.
     """

@@ -26,7 +26,7 @@ from raysim.simulation.plan import model_plan
 from raysim.simulation.population import population_of
 from raysim.simulation.samples import prepare_samples
 from raysim.store.journal import batches, joined
-from raysim.store.names import CLIENTS, METRICS, MODEL, PERSONAL, POPULATION, REPORT, UPDATES
+from raysim.store.names import CLIENTS, CLUSTERS, METRICS, MODEL, PERSONAL, POPULATION, REPORT, UPDATES
 from raysim.store.result import AlgorithmResult
 from raysim.store.resume import read_result, run_of, stored_experiment
 
@@ -120,6 +120,8 @@ class Run:
         module = plan.build()
         if (path := self.folder / name / PERSONAL).is_file():
             weights |= _own_entries(path, name, client, weights, Layout.of(module))
+        if (path := self.folder / name / CLUSTERS).is_file():
+            weights = self._cluster_of(client, path, name)
         floats = [each.dtype for each in weights.values() if each.is_floating_point()]
         module = module.to(floats[0])
         # A tied entry, such as a language model's output, is stored once, under its first name.
@@ -131,6 +133,22 @@ class Run:
                 "restore the file"
             )
         return module.eval()
+
+    def _cluster_of(self, client: int | None, path: Path, name: str) -> dict[str, Tensor]:
+        """Return the entries of the global model that a client has chosen; without a client those of the first."""
+        models = load_file(regular(path))
+        number, count = 0, len(next(iter(models.values())))
+        if client is None:
+            text = f"the first of the {count} global models of {name}; take model({name!r}, client=0) for a client's"
+            warnings.warn(text, stacklevel=3)
+        elif not (clients := path.with_name(CLIENTS)).is_file():
+            raise InputError(
+                f"client = {client}: must be left out, because evaluate.clients is false, and so nothing says which of "
+                f"the {count} models of {name} it has; run again with evaluate.clients = true"
+            )
+        else:
+            number = max(0, pq.read_table(regular(clients)).column("cluster")[client].as_py())
+        return {entry: values[number] for entry, values in models.items()}
 
     def _name(self, algorithm: str | None) -> str:
         """Return the folder's name of a finished algorithm; raise InputError if there is none, or no single one."""

@@ -24,7 +24,7 @@ from raysim.common.background import Background
 from raysim.common.files import sync
 from raysim.store.checkpoint import Checkpoints
 from raysim.store.journal import Journal, JournalMark, batches
-from raysim.store.names import ALGORITHM_FILES, CLIENTS, STATE_FILES, STOPPED, SUMMARY
+from raysim.store.names import ALGORITHM_FILES, CLIENTS, CLUSTERS, MODEL, PERSONAL, STATE_FILES, STOPPED, SUMMARY
 from raysim.store.participation import participation
 from raysim.store.result import Snapshot
 from raysim.store.run_folder import remove_made
@@ -204,13 +204,16 @@ class AlgorithmFolder:
             clients: table of the clients, `clients.parquet`; None for none.
         """
         self._background.close()
-        whole = layouts.model(state.model, state.average, layouts.frozen.pack(initial))
-        with write_whole(self.path / "model.safetensors") as aside:
-            # `save_file` raises an error of its own for a fault of the disk, and leaves a draft behind.
-            aside.write_bytes(save({name: np.ascontiguousarray(array) for name, array in whole.items()}))
-        if personal := _stacked(state, self.path / "personal", layouts):
-            with write_whole(self.path / "personal.safetensors") as aside:
-                aside.write_bytes(save(personal))
+        frozen = layouts.frozen.pack(initial)
+        whole = [layouts.model(model, state.average, frozen) for model in state.models]
+        written = {MODEL: whole[0], PERSONAL: _stacked(state, self.path / "personal", layouts)}
+        if len(whole) > 1:
+            written[CLUSTERS] = {name: np.stack([each[name] for each in whole]) for name in whole[0]}
+        for file, entries in written.items():
+            if entries:
+                with write_whole(self.path / file) as aside:
+                    # `save_file` raises an error of its own for a fault of the disk, and leaves a draft behind.
+                    aside.write_bytes(save({name: np.ascontiguousarray(array) for name, array in entries.items()}))
         if clients is not None:
             with write_whole(self.path / CLIENTS) as aside:
                 pq.write_table(clients, aside)

@@ -26,9 +26,9 @@ STOPPED = "stopped.json"
 """File with the reason why an algorithm stopped; it is removed when the algorithm continues."""
 
 METRICS, UPDATES, CLIENTS = "metrics.parquet", "updates.parquet", "clients.parquet"
-MODEL, PERSONAL = "model.safetensors", "personal.safetensors"
+MODEL, PERSONAL, CLUSTERS = "model.safetensors", "personal.safetensors", "clusters.safetensors"
 
-RESULTS = (METRICS, UPDATES, CLIENTS, MODEL, PERSONAL)
+RESULTS = (METRICS, UPDATES, CLIENTS, MODEL, PERSONAL, CLUSTERS)
 """Files of an algorithm that stay."""
 
 DRAFTS = ".*.partial.*"
