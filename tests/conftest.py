@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 # As many as raysim itself computes with; and of several test processes on as many cores none waits for another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# A node has 30 seconds to start else, which is too little beside other tests.
-os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
 
 # What Ray's workers import is compiled once then, and not by each of them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
     from tests.kit.ray import SharedRay
 
 sys.dont_write_bytecode = False
+
+# No example fails because the machine is busy.
+hypothesis.settings.register_profile("raysim", deadline=None)
+hypothesis.settings.load_profile("raysim")
 
 
 @pytest.fixture(scope="session")

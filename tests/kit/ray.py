@@ -2,7 +2,7 @@
 
 import gc
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -68,6 +68,23 @@ def sockets_collected() -> Iterator[None]:
         gc.collect()
 
 
+def _started(head: Mapping[str, Any], each: Sequence[Mapping[str, Any]]) -> Cluster:
+    """Start a head and nodes; begin anew if one takes longer than the 30 seconds that Ray waits, beside other work."""
+    for last in (False, False, False, True):
+        cluster = None
+        try:
+            cluster = Cluster(True, head_node_args=dict(head))
+            for node in each:
+                cluster.add_node(**node)
+            return cluster
+        except Exception as error:
+            if last or "timed out during startup" not in str(error):
+                raise
+            if cluster is not None:
+                cluster.shutdown()
+    raise AssertionError("the last try returns or raises")
+
+
 @contextmanager
 def nodes(*each: Mapping[str, Any], connected: bool = True, noticed: bool = False) -> Iterator[Cluster]:
     """Run a head without CPUs, and nodes.
@@ -79,9 +96,7 @@ def nodes(*each: Mapping[str, Any], connected: bool = True, noticed: bool = Fals
     """
     head = {"num_cpus": 0, "include_dashboard": False, **({"_system_config": NOTICED} if noticed else {})}
     with sockets_collected():
-        cluster = Cluster(True, head_node_args=head)
-        for node in each:
-            cluster.add_node(**node)
+        cluster = _started(head, each)
         if connected:
             ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     try:

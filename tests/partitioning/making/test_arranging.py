@@ -60,7 +60,7 @@ def deals(draw):
     return pa.concat_tables(parts), rows, np.bincount(owners, minlength=clients)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(deal=deals(), memory=st.sampled_from([1, 500, 5000, 2**28]))
 def test_any_rows_of_any_clients_are_arranged_as_in_memory(tmp_path_factory, deal, memory):
     table, rows, sizes = deal

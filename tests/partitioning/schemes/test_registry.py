@@ -78,7 +78,7 @@ def labelled(draw):
 
 
 @cases
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(data=labelled(), seed=st.integers(0, 2**70))
 def test_parts_are_disjoint_complete_and_the_seed_s_alone(scheme, given_, data, seed):
     labels, clients = data
