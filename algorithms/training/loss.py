@@ -42,13 +42,15 @@ class Loss(ABC):
     """Kinds of labels that the loss takes."""
     limits: ClassVar[tuple[float, float] | None] = None
     """Least and largest label that is a number; None for any."""
+    one_logit: ClassVar[bool] = False
+    """Whether a model has one logit for a label of two classes."""
 
     @abstractmethod
     def __call__(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Return the loss of each label, [n], or [n places] with 0 for pixels and positions without a class.
 
         Args:
-            outputs: [n, outputs], or [n, classes, *places].
+            outputs: [n, outputs], or [n, classes, *places]; [n, 1] for two classes with `one_logit`.
             y: class indices, int64 [n]; those of pixels, uint8 [n, height, width], 255 for none; those of positions,
                 int64 [n, length], -100 for none; or numbers, float [n, outputs].
         """
@@ -63,6 +65,14 @@ class Loss(ABC):
     def sums(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Return the sum of the losses of each sample's labels, [n]."""
         return self(outputs, y).reshape(len(y), -1).sum(1)
+
+    def logits(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return a logit for each class: the outputs, or [0, o] for one logit o, since softmax([0, o])_1 = s(o)."""
+        if not self.one_logit:
+            return outputs
+        from torch.nn.functional import pad
+
+        return pad(outputs, (1, 0))
 
     @property
     def title(self) -> str:
@@ -81,7 +91,7 @@ class Loss(ABC):
         """
         if labels not in self.labels:
             wanted, remedy = "classes", 'set local.loss = "mse"'
-            if self.labels == ("numbers",):
+            if "numbers" in self.labels:
                 wanted, remedy = "numbers", 'list the column, as in data.label = ["NAME"], to read it as numbers'
             raise InputError(
                 f"local.loss = {self.title!r}: must be for labels that are {wanted}, and these are not; {remedy}"
@@ -138,7 +148,8 @@ class _NumberLoss(Loss):
     labels: ClassVar[tuple[LabelKind, ...]] = ("numbers",)
 
     def __call__(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return self._each(outputs, y.to(outputs.dtype)).flatten(1).mean(1)
+        numbers = y.to(outputs.dtype).reshape(outputs.shape)  # those of two classes are [n]
+        return self._each(outputs, numbers).flatten(1).mean(1)
 
     @abstractmethod
     def _each(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -149,17 +160,29 @@ class _NumberLoss(Loss):
 class BinaryCrossEntropy(_NumberLoss):
     """Binary cross-entropy of targets in [0, 1], one logit each: l = -p y log s(o) - (1 - y) log(1 - s(o)).
 
+    The second of two classes has the target 1, the first 0.
+
     Args:
         positive_weight: weight p of positive targets, > 0.
     """
 
     positive_weight: float = 1.0
 
+    labels: ClassVar[tuple[LabelKind, ...]] = ("class", "numbers")
+    one_logit: ClassVar[bool] = True
     limits: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         weight = self.positive_weight
         require(0 < weight < inf, "local.positive_weight", weight, "> 0", "set local.positive_weight = 1")
+
+    def check(self, labels: LabelKind, outputs: int) -> None:
+        super().check(labels, outputs)
+        if labels == "class" and outputs != 1:
+            raise InputError(
+                f"local.loss = 'binary' with a label of {outputs} classes: must be a label of two classes; set "
+                'local.loss = "cross-entropy", or keep two by data.classes'
+            )
 
     def _each(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         from torch.nn import functional

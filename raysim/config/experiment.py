@@ -14,6 +14,7 @@ from pydantic import Field
 
 from algorithms import Algorithm, Option
 from algorithms.rounds.clock import check_clock
+from algorithms.training.loss import LabelKind
 from raysim.common.errors import InputError, every, one_input_error
 from raysim.common.secrets import without_secrets
 from raysim.config import own
@@ -38,7 +39,7 @@ from raysim.config.tables import (
     partition_of,
     watch_of,
 )
-from raysim.measures.metrics import METRICS, Metric
+from raysim.measures.metrics import BINARY, METRICS, Metric
 from raysim.store.names import check_names
 
 if TYPE_CHECKING:  # It imports torch.
@@ -135,11 +136,14 @@ class Experiment(TopLevelKeys):
         """Folder names of the algorithms."""
         return algorithm_names({"name": table.name, "label": table.label} for table in self.algorithm)
 
-    @property
-    def measured(self) -> tuple[Metric, ...] | None:
-        """Metrics of an evaluation; None for the usual ones of the labels."""
+    def measured(self, labels: LabelKind) -> tuple[Metric, ...] | None:
+        """Return the metrics of an evaluation; None for the usual ones of the labels.
+
+        Args:
+            labels: kind of the population's labels.
+        """
         if self.evaluate.metrics is None and {table.local.loss for table in self.algorithm} == {"binary"}:
-            return METRICS["loss"], METRICS["multilabel_f1"]
+            return tuple(METRICS[name] for name in BINARY[labels])
         return self.evaluate.measured
 
     def table(self, name: str) -> AlgorithmTable:

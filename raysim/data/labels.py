@@ -1,8 +1,10 @@
 """Labels of a record batch as a tensor: classes of samples, of pixels or of positions, or numbers."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar
 
@@ -12,7 +14,7 @@ import pyarrow as pa
 import torch
 
 from algorithms.core.finite import is_finite
-from algorithms.training.loss import NO_POSITION, LabelKind
+from algorithms.training.loss import NO_POSITION, LabelKind, Loss
 from partitioning.common.columns import Label, class_codes, has_nulls, is_image, is_label
 from raysim.common.errors import InputError
 from raysim.data.arrays import flat
@@ -47,6 +49,10 @@ class LabelReader(ABC):
     def label(self, shape: tuple[int, ...]) -> torch.Tensor:
         """Return the label of a sample of a shape, with any values."""
 
+    def under(self, loss: Loss) -> LabelReader:
+        """Return the reader with the number of outputs that a loss needs; only that of two classes changes."""
+        return self
+
     def shape_of_outputs(self, samples: int, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of a model's outputs for samples of a shape."""
         return (samples, self.outputs, *self.label(shape).shape)
@@ -75,6 +81,9 @@ class ClassReader(LabelReader):
     classes: tuple[Label, ...]
 
     kind = "class"
+
+    def under(self, loss: Loss) -> LabelReader:
+        return replace(self, outputs=1) if loss.one_logit and len(self.classes) == 2 else self
 
     def label(self, shape: tuple[int, ...]) -> torch.Tensor:
         return torch.zeros((), dtype=torch.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from algorithms.rounds.clusters import UNCHOSEN
 from partitioning import Population
 from raysim.measures.evaluate import EvaluationTarget, Targets, blocks_on, models_of_owners, put_models
 from raysim.measures.metrics import Score, Values
-from raysim.measures.ranks import areas
 from raysim.measures.scoring import Chosen, Evaluate
 
 CLIENT_FACTS = ("client", "name", "domain", "site", "device", "split", "samples", "test_samples")
@@ -122,7 +121,7 @@ class ScoreEach(Evaluate):
         return Values.joined([left, right])
 
     def _output(self, score: Score, keys: list[NDArray[np.int64]], counts: NDArray[np.int64]) -> Output:
-        owners = replace(score, areas=areas(keys[0], counts)) if keys else score
+        owners = self.ranked(score, keys, counts)
         values = [metric.value(owners) for metric in self.metrics]
         return Output(
             Values(np.stack([each.numbers for each in values], -1), np.stack([each.defined for each in values], -1))

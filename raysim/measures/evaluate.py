@@ -22,8 +22,8 @@ from raysim.data.labels import LABELS, label_kind
 from raysim.data.shards import Sites
 from raysim.measures.finetuned import Finetuned
 from raysim.measures.finetuning import Finetuning
-from raysim.measures.metrics import METRICS, USUAL, Metric, Values
-from raysim.measures.scoring import Chosen, Evaluate, PooledAreas, Tally, block_samples, cut_samples
+from raysim.measures.metrics import METRICS, USUAL, Metric
+from raysim.measures.scoring import Chosen, Evaluate, PooledRanks, Tally, block_samples, cut_samples, joined_ranks
 
 Models = Mapping[Chosen, int]
 """Number of clients by their model; None stands for the global one."""
@@ -195,7 +195,7 @@ class Evaluation:
         for scoring, tally, ranking in begun:
             target, score = scoring.target, tally.score.pooled(len(scoring.clients))
             if scoring.function.ranks:
-                score = replace(score, areas=Values.joined([outcome.value for outcome in ranking]))
+                score = replace(score, ranked=joined_ranks([outcome.value for outcome in ranking]))
             for metric in self._targets.metrics:
                 (values[f"{target.name}_{metric.name}"],) = metric.value(score).mean(scoring.clients).items()
             if target.part:
@@ -227,14 +227,14 @@ class _Scoring:
     outcomes: Iterator[Outcome]
 
     def ranked(self, fleet: Fleet) -> tuple[Tally, Iterator[Outcome]]:
-        """Wait for the sums, and start to rank all samples of each model if the AUC is wanted."""
+        """Wait for the sums, and start to rank all samples of each model if a metric needs it."""
         tally, keys = joined(self.function, self.blocks, self.outcomes)
         each, samples = len(self.blocks) // len(self.clients), int(self.target.sizes.sum())
         blocks = [
             Block(model, (), samples, references=tuple(keys[model * each : (model + 1) * each]))
             for model in range(len(self.clients) if self.function.ranks else 0)
         ]
-        return tally, fleet.map(PooledAreas(), blocks)
+        return tally, fleet.map(PooledRanks(self.function.ranks), blocks)
 
 
 def evaluate(state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets) -> dict[str, float]:
@@ -254,12 +254,13 @@ def loss_on_test(model: Packed, personal: Packed, fleet: Fleet, targets: Targets
 def _fitting(population: Population, metrics: Sequence[Metric] | None) -> tuple[Metric, ...]:
     """Return the metrics, or the usual ones; raise InputError if one does not measure the population's labels."""
     kind = label_kind(population.schema, population.manifest.label)
+    brackets = ", or give a label of two classes whole numbers or strings, and data.label no brackets"
     for metric in metrics or ():
         if kind not in metric.labels:
             fitting = [name for name, each in METRICS.items() if kind in each.labels]
             raise InputError(
                 f"evaluate.metrics has {metric.name!r} with labels that are {LABELS[kind]}: must be one of "
-                f"{', '.join(fitting)}, or your own; use these"
+                f"{', '.join(fitting)}, or your own; use these{brackets if kind == 'numbers' else ''}"
             )
     return tuple(metrics) if metrics is not None else tuple(METRICS[name] for name in USUAL[kind])
 

@@ -65,8 +65,8 @@ class Score:
         labels: labels of each class, int64 [..., classes].
         predicted: predictions of each class, int64 [..., classes].
         loss: sum of the losses, float64 [...].
-        areas: area under the ROC curve of each class against the rest, [..., classes], or that of the second of two
-            classes, [..., 1]; None without the AUC.
+        ranked: number of each class against the rest from ranks, [..., classes], or that of the second of two classes,
+            [..., 1], by metric; see `ranks`.
         sums: sums of a metric's numbers over samples, and the number of samples, float64 [..., k + 1], by metric.
     """
 
@@ -74,20 +74,20 @@ class Score:
     labels: NDArray[np.int64]
     predicted: NDArray[np.int64]
     loss: NDArray[np.float64]
-    areas: Values | None = None
+    ranked: Mapping[str, Values] = field(default_factory=dict)
     sums: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     @classmethod
     def joined(cls, scores: Sequence[Score]) -> Score:
-        """Return the counts of some scores along the first axis; drop their areas."""
+        """Return the counts of some scores along the first axis; drop their ranks."""
         return cls._of(np.concatenate, [score._counts for score in scores])
 
     def pooled(self, groups: int = 1) -> Score:
-        """Return the counts of equal groups of neighbours on the first axis; drop the areas, which do not add up."""
+        """Return the counts of equal groups of neighbours on the first axis; drop the ranks, which do not add up."""
         return self._of(lambda each: each[0].reshape(groups, -1, *each[0].shape[1:]).sum(1), [self._counts])
 
     def __add__(self, other: Score) -> Score:
-        """Add the counts of other samples of the same models; drop the areas."""
+        """Add the counts of other samples of the same models; drop the ranks."""
         return self._of(lambda each: each[0] + each[1], [self._counts, other._counts])
 
     @classmethod
@@ -129,6 +129,12 @@ def perplexity(score: Score) -> Values:
         return Values(np.exp(mean.numbers), mean.defined)
 
 
+def f1(score: Score) -> Values:
+    """Return the F1 of the second of two classes; of more classes, or of one, the same as `macro_f1`."""
+    each = _f1(score)
+    return Values(each.numbers[..., 1], each.defined[..., 1]) if score.labels.shape[-1] == 2 else each.mean()
+
+
 def macro_f1(score: Score) -> Values:
     """Return the mean F1 of the classes that occur, as true or predicted class."""
     return _f1(score).mean()
@@ -146,9 +152,22 @@ def auc(score: Score) -> Values:
     of the second class. A class without samples on both sides is left out; if all are, the result is undefined. The
     result is NaN if a probability is NaN, because the model diverged.
     """
-    if score.areas is None:
-        raise ValueError("the AUC needs the areas of the classes: evaluate with metrics that include it")
-    return score.areas.mean()
+    return _of_ranks("auc", score)
+
+
+def average_precision(score: Score) -> Values:
+    """Return the average precision, one class against the rest, averaged over the classes; see `ranks`.
+
+    Two classes have one, that of the second class. A class without samples is left out; if all are, the result is
+    undefined. The result is NaN if a probability is NaN, because the model diverged.
+    """
+    return _of_ranks("average_precision", score)
+
+
+def _of_ranks(name: str, score: Score) -> Values:
+    if name not in score.ranked:
+        raise ValueError(f"{name} needs ranks: evaluate with metrics that include it")
+    return score.ranked[name].mean()
 
 
 def miou(score: Score) -> Values:
@@ -193,6 +212,38 @@ def multilabel_f1(score: Score) -> Values:
     return Values.ratio(2 * both, predicted + there).mean()
 
 
+def brier_scores(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return each sample's Brier score, sum_c (p_c - [c = y])^2; half of it for two classes, (p - y)^2. [n, 1]."""
+    from torch.nn.functional import one_hot
+
+    squares = (logits.softmax(1) - one_hot(y, logits.shape[1])).square().sum(1, keepdim=True)
+    return squares / 2 if logits.shape[1] == 2 else squares
+
+
+CALIBRATION_BINS = 15
+"""Bins of equal width of the expected calibration error."""
+
+
+def confidence_gaps(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return each sample's hit less its confidence, max_c p_c, in the column of its bin, [n, CALIBRATION_BINS]."""
+    confidence, predicted = logits.softmax(1).max(1)
+    gaps = (predicted == y).to(logits.dtype) - confidence
+    # Bin m holds confidences in ((m - 1) / M, m / M]; those of a model that diverged go anywhere.
+    bins = (confidence.nan_to_num() * CALIBRATION_BINS).ceil().long().sub(1).clamp(0, CALIBRATION_BINS - 1)
+    return gaps.new_zeros(len(y), CALIBRATION_BINS).scatter(1, bins[:, None], gaps[:, None])
+
+
+def ece(score: Score) -> Values:
+    """Return the expected calibration error, sum_m |B_m| / n |accuracy(B_m) - confidence(B_m)|.
+
+    The bins B_m hold samples by the probability of their most probable class.
+
+    Paper: Guo et al., "On calibration of modern neural networks", 2017, equation 3, with its 15 bins.
+    """
+    sums = score.sums["ece"]
+    return Values.ratio(np.abs(sums[..., :-1]).sum(-1), sums[..., -1])
+
+
 def mean_of(name: str) -> Callable[[Score], Values]:
     """Return the mean of a metric's number over samples."""
 
@@ -227,12 +278,14 @@ class Metric:
         value: function of a score.
         labels: kinds of labels that it measures.
         sums: function of (outputs, y) that returns numbers of each sample to sum, [n, k]; None if counts are enough.
+        of_classes: whether `sums` takes a logit for each class, even if the model has one for two classes.
     """
 
     name: str
     value: Callable[[Score], Values]
     labels: tuple[LabelKind, ...] = CLASSES
     sums: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
+    of_classes: bool = False
 
 
 METRICS: Mapping[str, Metric] = {
@@ -240,9 +293,13 @@ METRICS: Mapping[str, Metric] = {
     for metric in (
         Metric("accuracy", accuracy),
         Metric("loss", loss, (*CLASSES, *NUMBERS)),
+        Metric("f1", f1),
         Metric("macro_f1", macro_f1),
         Metric("weighted_f1", weighted_f1),
         Metric("auc", auc, ("class",)),
+        Metric("average_precision", average_precision, ("class",)),
+        Metric("brier", mean_of("brier"), ("class",), brier_scores, of_classes=True),
+        Metric("ece", ece, ("class",), confidence_gaps, of_classes=True),
         Metric("miou", miou),
         Metric("perplexity", perplexity),
         Metric("mse", mean_of("mse"), NUMBERS, squared_errors),
@@ -282,6 +339,11 @@ USUAL: Mapping[LabelKind, tuple[str, ...]] = {
     "numbers": ("loss", "mse", "mae", "r2"),
 }
 """Metrics of an evaluation that names none."""
+
+BINARY: Mapping[LabelKind, tuple[str, ...]] = {**USUAL, "class": ("accuracy", "loss", "auc", "f1")} | {
+    "numbers": ("loss", "multilabel_f1")
+}
+"""The same, if all algorithms have the loss `binary`."""
 
 
 def _f1(score: Score) -> Values:

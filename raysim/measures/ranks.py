@@ -1,11 +1,19 @@
-"""Areas under ROC curves from ranks: exact integers until the last division, so no order of samples matters.
+"""Areas under ROC curves, and average precisions, from ranks. No order of samples matters.
 
     A_c = (number of pairs with s_i > s_j + 1/2 number of pairs with s_i = s_j) / (P N)
 
 over the pairs of a sample i of class c and a sample j of another class, s being the log-odds of c in float64. It is
-the trapezoidal area, ties included.
+the trapezoidal area, ties included, in exact integers until the last division. The average precision is
+
+    AP_c = sum_t (R_t - R_(t-1)) P_t
+
+over the distinct scores t from the largest, P_t and R_t being precision and recall of the samples from t on.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -84,39 +92,104 @@ def areas(keys: NDArray[np.int64], counts: NDArray[np.int64]) -> Values:
         keys: keys of all owners' samples, end to end, [classes, n].
         counts: number of each owner's samples, [owners].
     """
+    return _by_slices(_Ties.areas, keys, counts)
+
+
+def precisions(keys: NDArray[np.int64], counts: NDArray[np.int64]) -> Values:
+    """Return the average precision of each owner and class, [owners, classes].
+
+    It is undefined without a sample of the class, and NaN if a score is NaN. Arguments as for `areas`.
+    """
+    return _by_slices(_Ties.precisions, keys, counts)
+
+
+RANKED: Mapping[str, Callable[[NDArray[np.int64], NDArray[np.int64]], Values]] = {
+    "auc": areas,
+    "average_precision": precisions,
+}
+"""Functions of ranks behind metrics, by the metric's name."""
+
+
+def _by_slices(function: Callable[[_Ties], Values], keys: NDArray[np.int64], counts: NDArray[np.int64]) -> Values:
+    """Apply a function to the ties of a few classes at a time."""
     step = max(1, AT_ONCE // max(1, keys.shape[1]))
-    return Values.joined([_areas(keys[start : start + step], counts) for start in range(0, len(keys), step)], axis=1)
+    slices = (keys[start : start + step] for start in range(0, len(keys), step))
+    return Values.joined([function(_Ties.of(each, counts)) for each in slices], axis=1)
 
 
-def _areas(keys: NDArray[np.int64], counts: NDArray[np.int64]) -> Values:
-    """Return the areas of some classes, ranked by one sort of each owner's samples."""
-    classes, samples = keys.shape
-    table, owners = keys.copy(), np.concatenate([[0], np.cumsum(counts)])
-    for start, stop in pairwise(owners):
-        table[:, start:stop].sort(axis=1)
-    ordered, bounds = table.ravel(), samples * np.arange(classes)[:, None] + owners
-    positives = _cumulated((ordered & 1).astype(np.int64))
+@dataclass(frozen=True, eq=False)
+class _Ties:
+    """Samples of some classes, ranked by one sort of each owner's; those of one owner with one score are a tie.
 
-    # Samples of one owner with one score are a tie; each owner of a class begins one.
-    scores, begins = ordered >> 1, np.ones(ordered.size, np.bool_)
-    np.not_equal(scores[1:], scores[:-1], out=begins[1:])
-    begins[bounds[bounds < ordered.size]] = True
-    starts = np.flatnonzero(begins)
-    ends = np.append(starts[1:], ordered.size)
-    of_class = positives[ends] - positives[starts]
-    below = starts - positives[starts]
-    # Of twice the pairs, each sample below counts two, and each in the tie one.
-    pairs = _cumulated(of_class * (2 * below + (ends - starts - of_class)))
+    Args:
+        starts: place of the first sample of each tie, [ties].
+        ends: place after the last one, [ties].
+        positives: samples of the class before each place, [places + 1].
+        of_class: samples of the class in each tie, [ties].
+        first: place of each owner's first sample, [classes, owners].
+        last: place after it, [classes, owners].
+        tie: number of each owner's first tie, and of the next owner's, [classes, owners + 1].
+        diverged: whether an owner has a score that is NaN, [owners, classes].
+    """
 
-    tie, first, last = np.searchsorted(starts, bounds), bounds[:, :-1], bounds[:, 1:]
-    true = positives[last] - positives[first]
-    rest = last - first - true
-    won = pairs[tie[:, 1:]] - pairs[tie[:, :-1]] - 2 * (first - positives[first]) * true
-    found = Values.ratio(won.T, (2 * true * rest).T)
-    # The largest key of an owner shows whether any of its scores is NaN.
-    largest = ordered[np.maximum(last, 1) - 1].T if ordered.size else np.zeros(found.defined.shape)
-    diverged = (largest >= 2 * UNDEFINED) & (counts > 0)[:, None]
-    return Values(np.where(diverged, np.nan, found.numbers), found.defined | diverged)
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    positives: NDArray[np.int64]
+    of_class: NDArray[np.int64]
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    tie: NDArray[np.int64]
+    diverged: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, keys: NDArray[np.int64], counts: NDArray[np.int64]) -> _Ties:
+        """Return the ties of keys [classes, n]."""
+        classes, samples = keys.shape
+        table, owners = keys.copy(), np.concatenate([[0], np.cumsum(counts)])
+        for start, stop in pairwise(owners):
+            table[:, start:stop].sort(axis=1)
+        ordered, bounds = table.ravel(), samples * np.arange(classes)[:, None] + owners
+        positives = _cumulated((ordered & 1).astype(np.int64))
+        # Each owner of a class begins a tie.
+        scores, begins = ordered >> 1, np.ones(ordered.size, np.bool_)
+        np.not_equal(scores[1:], scores[:-1], out=begins[1:])
+        begins[bounds[bounds < ordered.size]] = True
+        starts = np.flatnonzero(begins)
+        ends = np.append(starts[1:], ordered.size)
+        last = bounds[:, 1:]
+        # The largest key of an owner shows whether any of its scores is NaN.
+        largest = ordered[np.maximum(last, 1) - 1].T if ordered.size else np.zeros(last.T.shape, np.int64)
+        diverged = (largest >= 2 * UNDEFINED) & (counts > 0)[:, None]
+        of_class, tie = positives[ends] - positives[starts], np.searchsorted(starts, bounds)
+        return cls(starts, ends, positives, of_class, bounds[:, :-1], last, tie, diverged)
+
+    def areas(self) -> Values:
+        """Return the area of each owner and class, [owners, classes]."""
+        below = self.starts - self.positives[self.starts]
+        # Of twice the pairs, each sample below counts two, and each in the tie one.
+        pairs = _cumulated(self.of_class * (2 * below + (self.ends - self.starts - self.of_class)))
+        true, before = self._true, self.first - self.positives[self.first]
+        won = pairs[self.tie[:, 1:]] - pairs[self.tie[:, :-1]] - 2 * before * true
+        return self._or_diverged(Values.ratio(won.T, (2 * true * (self.last - self.first - true)).T))
+
+    def precisions(self) -> Values:
+        """Return the average precision of each owner and class, [owners, classes]."""
+        ties = np.diff(self.tie, axis=1).ravel()
+        last = np.repeat(self.last.ravel(), ties)
+        precision = (self.positives[last] - self.positives[self.starts]) / (last - self.starts)
+        # `bincount` adds one tie after the other: an owner's sum depends on its own samples alone.
+        owner = np.repeat(np.arange(ties.size), ties)
+        sums = np.bincount(owner, self.of_class * precision, ties.size).reshape(self.last.shape)
+        return self._or_diverged(Values.ratio(sums.T, self._true.T))
+
+    @property
+    def _true(self) -> NDArray[np.int64]:
+        """Samples of the class, [classes, owners]."""
+        true: NDArray[np.int64] = self.positives[self.last] - self.positives[self.first]
+        return true
+
+    def _or_diverged(self, found: Values) -> Values:
+        return Values(np.where(self.diverged, np.nan, found.numbers), found.defined | self.diverged)
 
 
 def _cumulated(values: NDArray[np.int64]) -> NDArray[np.int64]:

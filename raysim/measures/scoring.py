@@ -1,6 +1,6 @@
 """Scoring of a model on blocks of clients or of test-set slices: sums leave a block, never logits."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import accumulate, groupby, pairwise
@@ -19,7 +19,7 @@ from algorithms.training.loss import CrossEntropy, Loss, known
 from algorithms.training.statistics import add_statistics, load_statistics, statistics_of
 from raysim.common.errors import InputError
 from raysim.measures.metrics import Metric, Score, Values
-from raysim.measures.ranks import areas, log_odds, rank_keys
+from raysim.measures.ranks import RANKED, log_odds, rank_keys
 
 Pairs: TypeAlias = Sequence[tuple[Packed, Packed]]
 """Shared entries of each global model, with the average of the personal ones."""
@@ -90,7 +90,7 @@ class Tally:
 class Evaluate(Function):
     """Function of a fleet: score the global model on the clients or slices of a block.
 
-    If the AUC is wanted, a block leaves its `rank_keys` behind, for `PooledAreas`.
+    If a metric of `RANKED` is wanted, a block leaves its `rank_keys` behind, for `PooledRanks`.
 
     Args:
         part: part of each client's samples; None for slices of a test set, whose metrics make no mean.
@@ -111,12 +111,12 @@ class Evaluate(Function):
     driver_may_hold: ClassVar[bool] = True
 
     @property
-    def ranks(self) -> bool:
-        """Whether the AUC is wanted."""
-        return any(metric.name == "auc" for metric in self.metrics)
+    def ranks(self) -> tuple[str, ...]:
+        """Names of the wanted metrics that need ranks."""
+        return tuple(metric.name for metric in self.metrics if metric.name in RANKED)
 
     def objects(self, block: Block) -> int:
-        return int(self.ranks)
+        return int(bool(self.ranks))
 
     def join(self, left: Any, right: Any) -> Any:
         return Tally(
@@ -136,9 +136,13 @@ class Evaluate(Function):
                 scores.append(self._score(worker.resident, x[rows], y[rows], own, keys if self.ranks else None))
             return self._output(Score.joined(scores), [np.concatenate(keys, axis=1)] if keys else [], counts)
 
+    def ranked(self, score: Score, keys: list[NDArray[np.int64]], counts: NDArray[np.int64]) -> Score:
+        """Return the score of owners with the metrics that need ranks."""
+        return replace(score, ranked={name: RANKED[name](keys[0], counts) for name in self.ranks})
+
     def _output(self, score: Score, keys: list[NDArray[np.int64]], counts: NDArray[np.int64]) -> Output:
         """Return what a block leaves, from the score and the rank keys of its owners."""
-        owners = replace(score, areas=areas(keys[0], counts)) if keys and self.part else score
+        owners = self.ranked(score, keys, counts) if self.part else score
         sums = [metric.value(owners).sums() for metric in self.metrics if self.part]
         totals, defined = [total for total, _ in sums], [count for _, count in sums]
         tally = Tally(score.pooled(), np.array([totals], np.float64), np.array([defined], np.int64))
@@ -194,35 +198,51 @@ class Evaluate(Function):
             outputs = module(x[part].to(resident.floating))
             scores.append(self._sums(outputs, y[part], owners[part], len(counts)))
             if keys is not None:
-                keys.append(rank_keys(log_odds(outputs).cpu().numpy(), y[part].cpu().numpy()))
+                keys.append(rank_keys(log_odds(self.loss.logits(outputs)).cpu().numpy(), y[part].cpu().numpy()))
         return reduce(add, scores)
 
     def _sums(self, outputs: torch.Tensor, y: torch.Tensor, owners: NDArray[np.int64], count: int) -> Score:
         """Return the counts and sums of each of `count` owners' predictions."""
         exact = outputs.double()
         losses = self.loss.sums(exact, y)
+        logits = outputs if y.is_floating_point() else self.loss.logits(outputs)
         correct, labels, predicted = (
-            _labels_of(y, owners, count) if y.is_floating_point() else _counts(outputs, y, owners, count)
+            _labels_of(y, owners, count) if y.is_floating_point() else _counts(logits, y, owners, count)
         )
-        sums = {each.name: _by_owner(_numbers(each, exact, y), owners, count) for each in self.metrics if each.sums}
+        sums = {
+            each.name: _by_owner(_numbers(each, logits.double() if each.of_classes else exact, y), owners, count)
+            for each in self.metrics
+            if each.sums
+        }
         loss = np.bincount(owners, losses.cpu().numpy(), count).astype(np.float64)
         return Score(correct, labels, predicted, loss, sums=sums)
 
 
 @dataclass(frozen=True)
-class PooledAreas(Function):
-    """Function of a fleet: areas under the ROC curves over all samples whose `rank_keys` a block takes.
+class PooledRanks(Function):
+    """Function of a fleet: metrics of `RANKED` over all samples whose `rank_keys` a block takes, by name.
 
     A worker holds the keys, 8 bytes for each sample and class, and ranks one class after the other.
+
+    Args:
+        names: names of the metrics.
     """
 
-    def join(self, left: Values, right: Values) -> Values:
-        return Values.joined([left, right])
+    names: tuple[str, ...]
+
+    def join(self, left: Mapping[str, Values], right: Mapping[str, Values]) -> Mapping[str, Values]:
+        return joined_ranks([left, right])
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         samples = np.array([sum(keys.shape[1] for keys in values)])
-        classes = ([keys[c : c + 1] for keys in values] for c in range(len(values[0])))
-        return Output(Values.joined([areas(np.concatenate(each, axis=1), samples) for each in classes], axis=1))
+        classes = (np.concatenate([keys[c : c + 1] for keys in values], axis=1) for c in range(len(values[0])))
+        each = [{name: RANKED[name](keys, samples) for name in self.names} for keys in classes]
+        return Output(joined_ranks(each, axis=1))
+
+
+def joined_ranks(each: Sequence[Mapping[str, Values]], axis: int = 0) -> dict[str, Values]:
+    """Return the ranks of some models, or of some classes, as one array a metric."""
+    return {name: Values.joined([ranks[name] for ranks in each], axis) for name in each[0]}
 
 
 def _numbers(metric: Metric, outputs: torch.Tensor, y: torch.Tensor) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from math import isfinite
 
 from raysim.common.errors import InputError, unknown
 
-LOWER = ("loss", "error", "perplexity", "mse", "mae")
+LOWER = ("loss", "error", "perplexity", "mse", "mae", "brier", "ece")
 """Ends of the columns whose lower value is better."""
 
 

@@ -95,9 +95,15 @@ TARGETS = {
 
 METRICS = {
     "accuracy": ShownMetric("Accuracy", "share", max, "share of samples whose label is predicted"),
+    "f1": ShownMetric("F1", "number", max, "F1 of the second of two classes, or of the classes, averaged"),
     "macro_f1": ShownMetric("Macro F1", "number", max, "F1 of each class, averaged over the classes"),
     "weighted_f1": ShownMetric("Weighted F1", "number", max, "F1 of each class, weighted by the class's samples"),
     "auc": ShownMetric("AUC", "number", max, "area under the ROC curve, each class against the rest, averaged"),
+    "average_precision": ShownMetric(
+        "Average precision", "number", max, "area under the steps of precision over recall, averaged over the classes"
+    ),
+    "brier": ShownMetric("Brier score", "number", min, "squared error of the probabilities; less is better"),
+    "ece": ShownMetric("ECE", "number", min, "expected calibration error in 15 bins of confidence; less is better"),
     "miou": ShownMetric("mIoU", "number", max, "intersection over union of each class, averaged over the classes"),
     "multilabel_f1": ShownMetric("Multi-label F1", "number", max, "F1 of each of a sample's labels, averaged"),
     "r2": ShownMetric("R²", "number", max, "share of the labels' variance that the outputs explain, averaged"),

@@ -17,6 +17,7 @@ from raysim.config.experiment import Experiment
 from raysim.config.read import changed, module_folders, read
 from raysim.data.catalogue import MEMORY
 from raysim.data.features import LABEL
+from raysim.data.labels import label_kind
 from raysim.data.memory import HeldData, take_objects
 from raysim.fleet.actors import Actors
 from raysim.fleet.inline import InlineWorkplace
@@ -274,7 +275,8 @@ def _population(experiment: Experiment, folder: Path, watcher: Watcher) -> Popul
 def _targets(experiment: Experiment, population: Population, tell: Callable[[str], object]) -> Targets:
     """Return the data to evaluate on."""
     evaluate, excluded = experiment.evaluate, experiment.excluded(population.train_clients)
-    targets = Targets.of(population, evaluate.on, experiment.measured, evaluate.finetuning, excluded)
+    metrics = experiment.measured(label_kind(population.schema, population.manifest.label))
+    targets = Targets.of(population, evaluate.on, metrics, evaluate.finetuning, excluded)
     experiment.evaluate.selection.check(targets.columns)
     for target in targets.targets:
         # Read before the first round, so that a damaged test set is refused before anything is trained.

@@ -114,8 +114,9 @@ class Run:
         population = population_of(experiment, self.folder / POPULATION)
         if client is not None and not 0 <= client < len(population):
             raise InputError(f"client = {client!r}: must be an id from 0 to {len(population) - 1}; see `clients()`")
-        samples = prepare_samples(population, experiment.data)
-        plan = model_plan(experiment.table(name).model or experiment.model, experiment.seed, samples)
+        samples, table = prepare_samples(population, experiment.data), experiment.table(name)
+        labels = samples.labels.under(table.compose().local.loss)
+        plan = model_plan(table.model or experiment.model, experiment.seed, samples, labels)
         weights = load_file(regular(self.folder / name / MODEL))
         module = plan.build()
         if (path := self.folder / name / PERSONAL).is_file():

@@ -18,6 +18,7 @@ from raysim.common.errors import InputError
 from raysim.config.algorithm import AlgorithmTable
 from raysim.config.experiment import Experiment
 from raysim.config.model import ModelTable
+from raysim.data.labels import LabelReader
 from raysim.devices.stored import open_devices
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.check import check_measures, measuring
@@ -85,16 +86,21 @@ def plan_run(
     targets = replace(targets, shape=samples.whole)
     devices, sha256 = open_devices(experiment, folder, len(population.sizes))
     fleet, measures = experiment.fleet, measuring(experiment.evaluate.measures)
-    common = model_plan(experiment.model, experiment.seed, samples)
+    models: dict[tuple[str, int], ModelPlan] = {}
     solved = [table.solved(experiment.rounds, tell) for table in experiment.algorithm]
     tables = dict(zip(experiment.names, solved, strict=True))
     workers: dict[str, WorkerPlan] = {}
     for name in names:
         table = tables[name]
+        algorithm = experiment.composed(table, samples.labels).having(*measures)
+        labels = samples.labels.under(algorithm.local.loss)
+        key = "" if table.model is None else name, labels.outputs
+        if key not in models:
+            models[key] = model_plan(table.model or experiment.model, experiment.seed, samples, labels)
         plan = WorkerPlan(
             samples.path,
-            common if table.model is None else model_plan(table.model, experiment.seed, samples),
-            experiment.composed(table, samples.labels).having(*measures),
+            models[key],
+            algorithm,
             (folder / name / "personal").absolute(),
             fleet.block,
             device,
@@ -139,17 +145,17 @@ def _uri(experiment: Experiment, samples: PreparedSamples) -> str | None:
     return name if is_uri(name) and samples.path == fetched else None
 
 
-def model_plan(table: ModelTable, seed: int, samples: PreparedSamples) -> ModelPlan:
-    """Return the plan of a model for the samples."""
+def model_plan(table: ModelTable, seed: int, samples: PreparedSamples, labels: LabelReader) -> ModelPlan:
+    """Return the plan of a model for the samples; `labels` is their reader under the algorithm's loss."""
     plan = ModelPlan(
         table.name,
         table.keys,
         samples.shape,
-        samples.labels.outputs,
+        labels.outputs,
         torch_seed(seed, Purpose.INITIALISE),
         table.own,
         whole=samples.whole,
-        labels=samples.labels,
+        labels=labels,
     )
     log_model(plan.name, plan.parameters, plan.shape, plan.classes)
     if table.weights is not None:

@@ -13,6 +13,7 @@ from raysim.common.errors import InputError
 from raysim.common.files import text_sha256
 from raysim.config.data import PREPARATION, ROW_KEYS
 from raysim.config.experiment import Experiment
+from raysim.data.labels import label_kind
 from raysim.measures.evaluate import Targets
 from raysim.simulation.plan import plan_run
 from raysim.simulation.population import population_of
@@ -102,7 +103,8 @@ def _measured(dataset: StudyData, study: Study, population: Population) -> list[
         base = on_population(space.at(dataset.raw, points[space.algorithm]), population.path)
         experiment = trial_of(dataset.name, space.algorithm, "", base, population, first).experiment
         clients, evaluate = view(population, experiment), experiment.evaluate
-        targets = Targets.of(clients, evaluate.on, experiment.measured, evaluate.finetuning)
+        metrics = experiment.measured(label_kind(clients.schema, clients.manifest.label))
+        targets = Targets.of(clients, evaluate.on, metrics, evaluate.finetuning)
         columns = targets.columns
         evaluate.selection.check(columns)
         wanted = {"study.metric": study.table.metric}

@@ -33,7 +33,8 @@ class MetricColumn:
         Raises:
             InputError: it does not end in a metric.
         """
-        for name, metric in METRICS.items():
+        # The longest name first, because `macro_f1` ends in `f1`.
+        for name, metric in sorted(METRICS.items(), key=lambda item: -len(item[0])):
             if column.endswith(f"_{name}"):
                 target = column.removesuffix(f"_{name}")
                 words = target.replace("_", " ")

@@ -54,6 +54,11 @@ AUGMENTED = {
     "augment": ["crop", "flip", "colour-jitter"],
     "crop_padding": 1,
 }
+ONE_LOGIT = {
+    "data": {"dataset": "digits", "classes": [3, 8], "test": 0.2},
+    "local": {"loss": "binary", "lr": 0.1, "batch_size": 8},
+    "evaluate": {"every": 2, "metrics": ["accuracy", "loss", "f1", "auc", "average_precision", "brier", "ece"]},
+}
 LOW_RANK = {
     "partition": {"scheme": "iid", "clients": 60},
     "model": {"name": "mlp", "hidden": [50]},
@@ -154,6 +159,7 @@ def _options() -> dict[str, dict[str, Any]]:
             tables={"model": {"name": "logistic"}, "local": {"lr": 0.1, "batch_size": 16, "execution": "low-rank"}}
         ),
         "augmented": experiment(tables={"data": AUGMENTED}),
+        "one logit": experiment(tables=ONE_LOGIT),
         "domains": experiment("fedbn", {"fleet": {"block": "auto"}}),
     }
 
@@ -257,6 +263,7 @@ ON_ACTORS = (
     "fedtan",
     "centralized",
     "fedbs",
+    "one logit",
     "apfl",
     "ifca",
     "fedasync of vanishing clients",

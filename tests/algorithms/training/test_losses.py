@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from algorithms import Augmented, Compute, InputError, Layout, Local, Resident, Sharing, choose, trainer
 from algorithms.core.chunks import CHUNK, chunks
-from algorithms.training.loss import CrossEntropy, labelled
+from algorithms.training.loss import BinaryCrossEntropy, CrossEntropy, labelled
 from algorithms.training.work import Work
 
 LOCAL = Local(lr=0.3, batch_size=2, epochs=2, momentum=0.5)
@@ -50,6 +50,19 @@ def test_a_loss_by_hand() -> None:
     y = torch.tensor([[[1, 1, 255]]], dtype=torch.uint8)
     assert CrossEntropy()(logits, y).tolist() == pytest.approx([log(4 / 3), log(4), 0], abs=1e-6)
     assert float(CrossEntropy().mean(logits, y)) == pytest.approx((log(4 / 3) + log(4)) / 2) and labelled(y) == 2
+
+
+def test_one_logit_of_two_classes_has_the_loss_of_two_logits() -> None:
+    """Softmax of [0, o] is [1 - s(o), s(o)]: the loss by hand is log(1 + e^-o) of the second class."""
+    outputs, y = torch.tensor([[0.0], [2.0], [-3.0], [50.0]]).double(), torch.tensor([0, 1, 1, 0])
+    loss = BinaryCrossEntropy()
+    logits = loss.logits(outputs)
+    assert logits[:, 0].tolist() == [0.0] * 4 and torch.equal(logits[:, 1:], outputs)
+    assert loss(outputs, y).tolist() == pytest.approx(CrossEntropy()(logits, y).tolist(), abs=1e-12)
+    assert loss.sums(outputs, y)[1].item() == pytest.approx(log(1 + np.exp(-2)))
+    assert loss.mean(outputs, y).item() == pytest.approx(loss(outputs, y).mean().item())
+    weighted = BinaryCrossEntropy(positive_weight=3.0)(outputs, y)
+    assert (weighted / loss(outputs, y)).tolist() == pytest.approx([1, 3, 3, 1])
 
 
 def test_where_no_pixel_has_a_class_nothing_is_learnt() -> None:

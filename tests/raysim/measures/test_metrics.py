@@ -1,13 +1,34 @@
 """Metrics of many classifiers at once against scikit-learn's of each one."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, f1_score, jaccard_score, roc_auc_score
+import torch
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    brier_score_loss,
+    f1_score,
+    jaccard_score,
+    roc_auc_score,
+)
 
-from raysim.measures.metrics import METRICS, Score, Values, accuracy, auc, loss, macro_f1, miou, weighted_f1
-from raysim.measures.ranks import areas, rank_keys
+from raysim.measures.metrics import (
+    METRICS,
+    Metric,
+    Score,
+    Values,
+    accuracy,
+    auc,
+    average_precision,
+    loss,
+    macro_f1,
+    miou,
+    weighted_f1,
+)
+from raysim.measures.ranks import RANKED, rank_keys
 
 REFERENCES = {
     "accuracy": accuracy_score,
@@ -27,9 +48,33 @@ def score_of(labels: np.ndarray, probabilities: np.ndarray, counts: list[int] | 
         np.add.at(found, (owners[rows], which[rows]), 1)
         return found
 
-    ranked = areas(rank_keys(probabilities, labels), np.array(counts))
+    keys = rank_keys(probabilities, labels)
+    ranked = {name: function(keys, np.array(counts)) for name, function in RANKED.items()}
+    sums = {name: _sums_of(METRICS[name], probabilities, labels, owners, len(counts)) for name in ("brier", "ece")}
     hits = count(labels, labels == predicted)
-    return Score(hits, count(labels), count(predicted), 2.0 * np.array(counts), ranked)
+    return Score(hits, count(labels), count(predicted), 2.0 * np.array(counts), ranked, sums)
+
+
+def _sums_of(metric: Metric, probabilities: np.ndarray, labels: np.ndarray, owners: np.ndarray, count: int) -> Any:
+    assert metric.sums is not None and metric.of_classes
+    with np.errstate(divide="ignore"):
+        logits = torch.from_numpy(np.log(probabilities.astype(np.float64)))
+    numbers = metric.sums(logits, torch.from_numpy(labels)).numpy()
+    found = np.zeros((count, numbers.shape[1] + 1))
+    np.add.at(found, owners, np.concatenate([numbers, np.ones((len(labels), 1))], 1))
+    return found
+
+
+def ece_by_hand(truth: np.ndarray, probabilities: np.ndarray) -> float:
+    shares = probabilities.astype(np.float64)
+    shares /= shares.sum(1, keepdims=True)
+    confidence, hits = shares.max(1), shares.argmax(1) == truth
+    total = 0.0
+    for low in range(15):
+        inside = (confidence > low / 15) & (confidence <= (low + 1) / 15)
+        if inside.any():
+            total += inside.sum() * abs(hits[inside].mean() - confidence[inside].mean())
+    return total / len(truth)
 
 
 def value_of(values: Values) -> float | None:
@@ -61,15 +106,35 @@ def test_every_owner_has_scikit_learns_values(seed: int) -> None:
         shown = probabilities[start:stop, 1 if classes == 2 else 0 :].T
         each = [roc_auc_score(t, p) for t, p in zip(sides, shown, strict=True) if t.any() and not t.all()]
         assert found["auc"][owner] == (pytest.approx(np.mean(each), abs=1e-12) if each else None)
+        each = [average_precision_score(t, p) for t, p in zip(sides, shown, strict=True) if t.any()]
+        assert found["average_precision"][owner] == (pytest.approx(np.mean(each), abs=1e-12) if each else None)
+        _check_calibration(found, owner, truth, probabilities[start:stop])
+        second = f1_score(truth, predicted, zero_division=0) if classes == 2 and (truth | predicted).any() else None
+        assert found["f1"][owner] == (
+            found["macro_f1"][owner] if classes > 2 else None if second is None else pytest.approx(second)
+        )
         assert found["loss"][owner] == (2.0 if stop > start else None)
+
+
+def _check_calibration(
+    found: dict[str, list[float | None]], owner: int, truth: np.ndarray, probabilities: np.ndarray
+) -> None:
+    if not len(truth):
+        assert found["brier"][owner] is None and found["ece"][owner] is None
+        return
+    shares = probabilities.astype(np.float64) / probabilities.astype(np.float64).sum(1, keepdims=True)
+    classes = shares.shape[1]
+    brier = brier_score_loss(truth, shares, labels=range(classes), scale_by_half=classes == 2)
+    assert found["brier"][owner] == pytest.approx(brier, abs=1e-12)
+    assert found["ece"][owner] == pytest.approx(ece_by_hand(truth, probabilities), abs=1e-9)
 
 
 def test_pooling_adds_up(drawn: tuple[np.ndarray, np.ndarray]) -> None:
     labels, probabilities = drawn
     parts = [score_of(labels[a:b], probabilities[a:b]) for a, b in ((0, 7), (7, 30), (30, 60))]
     pooled, whole = Score.joined(parts).pooled(), score_of(*drawn)
-    assert pooled.areas is None  # areas do not add up
-    for name in ("accuracy", "loss", "macro_f1", "weighted_f1", "miou", "perplexity"):
+    assert not pooled.ranked  # ranks do not add up
+    for name in ("accuracy", "loss", "f1", "macro_f1", "weighted_f1", "miou", "perplexity"):
         assert METRICS[name].value(pooled).items() == METRICS[name].value(whole).items()
         assert METRICS[name].value(parts[0] + parts[1] + parts[2]).items() == METRICS[name].value(whole).items()
 
@@ -87,10 +152,32 @@ def test_auc_of_two_classes_is_that_of_the_second() -> None:
     assert value_of(auc(score_of(labels, np.stack([1 - second, second], 1)))) == 0.75
 
 
-def test_auc_needs_areas() -> None:
+def test_average_precision_by_hand() -> None:
+    # From the largest score: a hit, a tie of a hit and a miss, and a miss: 1/2 * 1/1 + 1/2 * 2/3.
+    second = np.array([0.9, 0.5, 0.5, 0.1], np.float32)
+    score = score_of(np.array([1, 1, 0, 0]), np.stack([1 - second, second], 1))
+    assert value_of(average_precision(score)) == pytest.approx(1 / 2 + 1 / 3, abs=1e-15)
+    assert value_of(average_precision(score_of(np.zeros(4, np.int64), np.stack([1 - second, second], 1)))) is None
+    nan = np.full((2, 2), np.nan, np.float32)
+    assert np.isnan(value_of(average_precision(score_of(np.array([0, 1]), nan))) or 0)
+
+
+def test_calibration_by_hand() -> None:
+    logits, y = torch.log(torch.tensor([[0.25, 0.75], [0.25, 0.75], [0.9, 0.1]]).double()), torch.tensor([1, 0, 0])
+    brier, gaps = METRICS["brier"].sums, METRICS["ece"].sums
+    assert brier is not None and gaps is not None
+    assert brier(logits, y).flatten().tolist() == pytest.approx([1 / 16, 9 / 16, 1 / 100])
+    # 0.75 and 0.9 lie in bins of their own: |1/2 - 3/4| * 2/3 + |1 - 0.9| / 3.
+    sums = np.append(gaps(logits, y).sum(0).numpy(), 3)
+    one = np.ones(2, np.int64)
+    assert value_of(METRICS["ece"].value(Score(one, one, one, np.zeros(()), sums={"ece": sums}))) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("name", ["auc", "average_precision"])
+def test_ranks_are_needed(name: str) -> None:
     one = np.ones((1, 2), np.int64)
-    with pytest.raises(ValueError, match="needs the areas of the classes"):
-        auc(Score(one, one, one, np.zeros(1)))
+    with pytest.raises(ValueError, match=f"{name} needs ranks"):
+        METRICS[name].value(Score(one, one, one, np.zeros(1)))
 
 
 def test_miou_by_hand() -> None:
