@@ -95,6 +95,18 @@ def _number(text: str) -> int | float | str:
     return text
 
 
+class ShareOrColumn(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
+    """A share, or the name of a column."""
+
+    name = "share or column"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        try:
+            return float(value)
+        except ValueError:
+            return str(value)
+
+
 @click.command(cls=_MakeCommand)
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=PATH)
 @click.option("--out", required=True, type=PATH, help="Folder to create.")
@@ -106,7 +118,12 @@ def _number(text: str) -> int | float | str:
 @click.option("--validation-clients", default=0.0, help="Clients held out for validation, a share or a number.  [0]")
 @click.option("--folds", default=0, help="Folds of clients (3 or more) instead of held-out clients.  [0]")
 @click.option("--stratify", is_flag=True, help="Give held-out groups or folds clients of similar sizes.")
-@click.option("--local-test", default=0.0, help="Share of each client's samples in its own test part.  [0]")
+@click.option(
+    "--local-test",
+    type=ShareOrColumn(),
+    default=0.0,
+    help="Share of each client's samples in its own test part, or a column of train and test.  [0]",
+)
 @click.option("--site", help="Column with the site of a client; no shard holds clients of two sites.")
 @click.option("--feature", "features", multiple=True, help="Column to count on each client; repeatable.")
 @click.option("--buckets", default=4, show_default=True, help="Quantile buckets of a numeric feature.")

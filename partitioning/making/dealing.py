@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from partitioning.common.checks import Integers
+from partitioning.common.checks import Integers, floor_share
 from partitioning.common.columns import (
     Label,
     check_rows,
@@ -29,6 +29,7 @@ from partitioning.schemes.registry import SCHEMES, UNLABELLED, check_clients, pa
 from partitioning.schemes.tables import read_counts
 from partitioning.sources.joined import JoinedSource
 from partitioning.sources.source import Source, read_columns
+from partitioning.store.own_tests import is_test_row, tests_last
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Assignment:
     """Rows of a source assigned to clients.
 
     Args:
-        rows: row numbers in the source, client after client, each client's in random order [n].
+        rows: row numbers in the source, client after client, each client's in random order, test rows last [n].
+        n_test: rows of each client's own test part [K].
         parts: result of the scheme: each client's rows, report, names, domains, and change of the samples.
         parameters: all parameters of the scheme, in the form of the manifest.
         dividing: columns that name a row's client, domain, site or class, beside the label.
@@ -49,6 +51,7 @@ class Assignment:
     """
 
     rows: Integers
+    n_test: Integers
     parts: Parts
     parameters: dict[str, Any]
     dividing: list[str]
@@ -86,6 +89,7 @@ class DealOptions:
         parameters: further parameters of the scheme; column parameters by column name.
         site: column that names each client's site; None without sites.
         by: column whose values are the classes of the scheme and of the counts; None for the label column.
+        local_test: share of each client's rows that is its own test part, or the column that names test rows.
     """
 
     scheme: str
@@ -97,6 +101,7 @@ class DealOptions:
     parameters: Mapping[str, Any]
     site: str | None = None
     by: str | None = None
+    local_test: float | str = 0.0
 
     @property
     def classes(self) -> str:
@@ -148,8 +153,9 @@ class DealOptions:
         return {name: resolved[name] for name, parameter in parameters(self.scheme).items() if parameter.is_column}
 
     def dividing_columns(self, resolved: Mapping[str, Any]) -> list[str]:
-        """Return the columns that name a row's client, domain, site or class, and are no features."""
-        names = (*self.column_parameters(resolved).values(), self.site, self.by)
+        """Return the columns that name a row's client, domain, site, class or split, and are no features."""
+        split = self.local_test if isinstance(self.local_test, str) else None
+        names = (*self.column_parameters(resolved).values(), self.site, self.by, split)
         return list(dict.fromkeys(name for name in names if name is not None))
 
 
@@ -181,12 +187,20 @@ def deal(source: Source, options: DealOptions, test_labels: Sequence[pa.ChunkedA
     if options.site is not None:
         parts = assign_sites(parts, _values(source, table, options.site), options.site)
     rows = _shuffle(parts, generator(options.seed, Purpose.ORDER).permutation(codes.size))
+    rows, n_test = _own_tests(table, options.local_test, rows, np.array([part.size for part in parts]))
     stored = codes[rows]
     if parts.shift is not None:
         stored = parts.shift.relabel(np.repeat(np.arange(len(parts)), [part.size for part in parts]), stored)
     stored = np.array([classes.index(label) for label in own])[stored]
     counted = [each[rows] for each in counted]
-    return Assignment(rows, parts, resolved, dividing, own, codes, classes, stored, features, counted)
+    return Assignment(rows, n_test, parts, resolved, dividing, own, codes, classes, stored, features, counted)
+
+
+def _own_tests(table: pa.Table, local_test: float | str, rows: Integers, sizes: Integers) -> tuple[Integers, Integers]:
+    """Return the rows with each client's own test part last, and the rows of each such part [K]."""
+    if not isinstance(local_test, str):
+        return rows, floor_share(local_test, sizes)
+    return tests_last(rows, sizes, is_test_row(table.column(local_test), local_test))
 
 
 def _apply_scheme(

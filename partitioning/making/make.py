@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from partitioning.common.checks import floor_share, read_seed, share, whole
+from partitioning.common.checks import read_seed, whole
 from partitioning.common.columns import check_columns, describe, is_image, labels_of
 from partitioning.common.errors import InputError, listing, suggestion
 from partitioning.making.arranging import MEMORY, arrange_samples, gather_batches
@@ -26,6 +26,7 @@ from partitioning.store.clients import ClientTable
 from partitioning.store.files import TableFile
 from partitioning.store.manifest import MANIFEST, Manifest, TestSet, Totals
 from partitioning.store.moments import measure_moments
+from partitioning.store.own_tests import read_local_test
 from partitioning.store.population import Population
 from partitioning.store.splits import Splits
 from partitioning.store.writing import (
@@ -61,7 +62,7 @@ def make(
     validation_clients: float = 0,
     folds: int = 0,
     stratify: bool = False,
-    local_test: float = 0.0,
+    local_test: float | str = 0.0,
     site: str | None = None,
     features: Sequence[str] = (),
     buckets: int = 4,
@@ -95,7 +96,9 @@ def make(
         validation_clients: clients held out for validation, a share in (0, 1) or a number.
         folds: number of folds of clients, instead of held-out clients; 3 or more, 0 for none. See `Population.fold`.
         stratify: whether held-out groups or folds get clients of similar sizes.
-        local_test: share of each client's samples that is its own test part: its last floor(share n) rows.
+        local_test: share of each client's samples that is its own test part: its last floor(share n) rows. Or the name
+            of a column, no feature then, that is "test" or true for rows of the test part, and "train" or false for
+            the others.
         site: column with the site of a client, equal in all of its rows. Clients that the data name are sorted by
             site, and no shard holds clients of two sites.
         features: columns whose values are counted on every client; see `describe_features`. The scheme dirichlet-qp
@@ -114,8 +117,10 @@ def make(
     Raises:
         InputError: an argument or the source is wrong; nothing is left behind.
     """
-    options = DealOptions(scheme, clients, read_seed(seed), label, tuple(features), buckets, parameters, site, by)
-    memory, local_test = whole("memory", memory, least=1, most=2**50), share("local_test", local_test)
+    local_test, memory = read_local_test(local_test), whole("memory", memory, least=1, most=2**50)
+    options = DealOptions(
+        scheme, clients, read_seed(seed), label, tuple(features), buckets, parameters, site, by, local_test
+    )
     split = partial(
         Splits.of, test_clients=test_clients, validation_clients=validation_clients, folds=folds, stratify=stratify
     )
@@ -131,7 +136,7 @@ def make(
         )
     _check_domains(assignment.parts, tests)
     splits = split(len(assignment.parts))
-    table = _client_table(assignment, splits, local_test, options.seed)
+    table = _client_table(assignment, splits, options.seed)
     with write_folder(folder) as draft:
         if not isinstance(source, TableSource):
             source = check_unchanged(source, options.classes, assignment.labels, assignment.source_codes)
@@ -215,7 +220,7 @@ def _check_domains(parts: Parts, tests: Mapping[str | None, pa.Table]) -> None:
             )
 
 
-def _client_table(assignment: Assignment, splits: Splits, local_test: float, seed: int) -> ClientTable:
+def _client_table(assignment: Assignment, splits: Splits, seed: int) -> ClientTable:
     # Everything known of the clients before their samples are written.
     split, fold = splits.draw(assignment.sizes, seed=seed)
     counted = zip(assignment.counted, assignment.features, strict=True)
@@ -231,7 +236,7 @@ def _client_table(assignment: Assignment, splits: Splits, local_test: float, see
         domains=domains,
         sites=sites,
         n=assignment.sizes,
-        n_test=floor_share(local_test, assignment.sizes),
+        n_test=assignment.n_test,
         class_counts=assignment.count(assignment.codes, len(assignment.classes)),
         feature_counts=np.concatenate([np.zeros((len(parts), 0), np.int64), *counts], axis=1),
     )

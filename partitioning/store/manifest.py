@@ -53,11 +53,11 @@ class Manifest:
         columns: columns of the samples.
         scheme: name of the scheme.
         parameters: all parameters of the scheme.
-        dividing: columns that name a row's client, domain, site or class.
+        dividing: columns that name a row's client, domain, site, class or split.
         report: report of the scheme.
         seed: seed of every draw.
         splits: held-out clients or folds.
-        local_test: share of each client's samples in its own test part.
+        local_test: share of each client's samples in its own test part, or the column that names its rows.
         features: columns counted on every client.
         counts: totals of the population.
         clients: clients.parquet.
@@ -79,7 +79,7 @@ class Manifest:
     report: dict[str, Any]
     seed: int
     splits: Splits
-    local_test: float
+    local_test: float | str
     features: tuple[Feature, ...]
     counts: Totals
     clients: TableFile

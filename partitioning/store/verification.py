@@ -11,8 +11,10 @@ from partitioning.common.columns import class_codes, labels_of
 from partitioning.common.errors import InputError
 from partitioning.measures.features import Feature
 from partitioning.schemes.registry import is_complete
+from partitioning.store.clients import ClientTable
 from partitioning.store.files import sha256
 from partitioning.store.manifest import MANIFEST
+from partitioning.store.own_tests import is_test_row
 from partitioning.store.population import Population
 from partitioning.store.splits import SPLITS, TEST, VALIDATION, split_of_fold
 
@@ -77,9 +79,14 @@ def _check_folder(population: Population) -> Iterator[str]:
         yield f"{population.path}: its test slices do not add up to {manifest.counts.test_rows} rows"
 
 
+def _is_share(local_test: float, table: ClientTable) -> bool:
+    """Return whether each client's own test part is a share of its rows."""
+    return 0 <= local_test < 1 and np.array_equal(table.n_test, floor_share(local_test, table.n))
+
+
 def _check_splits(population: Population) -> Iterator[str]:
     splits, table, local_test = population.manifest.splits, population.table, population.manifest.local_test
-    if not 0 <= local_test < 1 or not np.array_equal(table.n_test, floor_share(local_test, table.n)):
+    if not isinstance(local_test, str) and not _is_share(local_test, table):
         yield f"{population.path}: the clients' own test parts are not the share {local_test} of their rows"
     if not splits.folds:
         if (table.fold != -1).any():
@@ -149,6 +156,17 @@ def _check_clients(population: Population, broken: set[str]) -> Iterator[str]:
             columns = {client: read(batch, feature.name) for client, batch in batches.items()}
             for client in _miscounted(columns, feature, counts):
                 yield f"{population.path}: client {client} does not have the {title} that clients.parquet says"
+        if manifest.local_test in stored:
+            yield from _misplaced_tests(batches, population, str(manifest.local_test))
+
+
+def _misplaced_tests(batches: Mapping[int, pa.RecordBatch], population: Population, column: str) -> Iterator[str]:
+    """Yield a line for each client whose last rows are not those that a column names as its own test part."""
+    for client, batch in batches.items():
+        tests = is_test_row(pa.chunked_array([batch.column(column)]), column)
+        cut = len(tests) - int(population.test_sizes[client])
+        if tests[:cut].any() or not tests[cut:].all():
+            yield f"{population.path}: client {client} does not have the test rows that column {column!r} names"
 
 
 def _blocks(sizes: Integers) -> list[Integers]:

@@ -57,8 +57,8 @@ class PartitionTable(ConfigTable):
     """Fold whose clients are held out for validation; by default the fold after `fold`."""
     stratify: bool = False
     """Whether held-out groups and folds get clients of similar sizes."""
-    local_test: Annotated[float, Field(ge=0, lt=1)] = 0
-    """Share of each client's samples that becomes its own test part."""
+    local_test: Annotated[float, Field(ge=0, lt=1)] | Annotated[str, Field(min_length=1)] = 0
+    """Share of each client's samples that becomes its own test part, or a column with `train` and `test`."""
     site: str | None = None
     """Column with the site of a client; no shard holds clients of two sites. By default no sites."""
     by: str | None = None

@@ -58,7 +58,8 @@ def population_of(
             tell(f"the run's population cannot be read, and raysim makes it again ({error})")
     keys = [each.name for each in parameters(partition.scheme).values() if each.is_column]
     dividing = {str(getattr(partition, key)): f"partition.{key}" for key in keys}
-    own = {"site": partition.site, "by": partition.by}
+    split = partition.local_test if isinstance(partition.local_test, str) else None
+    own = {"site": partition.site, "by": partition.by, "local_test": split}
     dividing |= {name: f"partition.{key}" for key, name in own.items() if name is not None}
     train, tests, source = _tables(data, partition, dividing, experiment.seed)
     if folder.exists():  # only now, because the data may be gone

@@ -79,6 +79,41 @@ def test_a_clients_own_test_part_is_the_floor_of_its_share(tmp_path, table):
     assert population.test_sizes.tolist() == [29, 29]
 
 
+@pytest.mark.parametrize("as_flags", [False, True])
+def test_a_column_names_the_rows_of_the_own_test_parts(tmp_path, table, as_flags):
+    is_test = np.random.default_rng(7).random(200) < 0.3
+    split = pa.array(is_test) if as_flags else pa.array(np.where(is_test, "test", "train"))
+    given = table.append_column("split", split)
+    made = partitioning.make(given, tmp_path / "p", local_test="split", **OPTIONS)
+    plain = partitioning.make(given, tmp_path / "q", **OPTIONS)
+    assert (made.manifest.local_test, made.manifest.dividing) == ("split", ["split"])
+    assert partitioning.verify(made.path) == []
+    for client in range(8):
+        batch, cut = made.batch(client), int(made.sizes[client] - made.test_sizes[client])
+        rows = made.rows(client)
+        assert is_test[rows].tolist() == [False] * cut + [True] * int(made.test_sizes[client])
+        # Both parts keep the random order that they have without the column.
+        assert sorted(rows, key=lambda row: is_test[row]) == sorted(plain.rows(client), key=lambda row: is_test[row])
+        assert batch.column("row").to_pylist() == rows.tolist()
+        labels = batch["label"].to_pylist()
+        assert [labels.count(label) for label in made.manifest.classes] == made.class_counts[client].tolist()
+
+
+def test_verify_finds_a_test_part_with_other_rows(tmp_path, table):
+    split = pa.array(["train", "test"] * 100)
+    made = partitioning.make(table.append_column("split", split), tmp_path / "p", local_test="split", **OPTIONS)
+
+    def swap(batch, owner):
+        place = batch.schema.get_field_index("split")
+        other = ["train" if value == "test" else "test" for value in batch["split"].to_pylist()]
+        return batch.set_column(place, "split", pa.array(other, pa.string())) if owner == "client 3" else batch
+
+    changed = partitioning.rewrite(made, tmp_path / "q", swap)
+    assert partitioning.verify(changed.path) == [
+        f"{changed.path}: client 3 does not have the test rows that column 'split' names"
+    ]
+
+
 def test_the_same_call_writes_the_same_bytes(tmp_path, table, split_shards):
     chunked = pa.concat_tables([table.slice(0, 70), table.slice(70)])
     for name, source in (("a", table), ("b", table), ("c", chunked)):
@@ -185,6 +220,9 @@ def nulls_inside():
         (pa.table({"label": [1, 2]}), {"clients": 3}, "3 clients of at least 1 need 3 samples"),
         (pa.table({"label": [1, 2]}), {"test_clients": 1.5}, "test_clients is 1.5"),
         (pa.table({"label": [1, 2]}), {"local_test": 1}, "local_test is 1"),
+        (pa.table({"label": [1, 2]}), {"local_test": "split"}, "has no column 'split'"),
+        (pa.table({"label": [1, 2], "s": ["train", "val"]}), {"local_test": "s"}, "'s', which has 'val': must hold"),
+        (pa.table({"label": [1, 2], "s": [0.5, 1.0]}), {"local_test": "s"}, "'s', which is of type double"),
         (pa.table({"label": [1, 2]}), {"memory": 0}, "memory is 0: give a whole number from 1 to"),
         (pa.table({"label": [1, 2]}), {"test": pa.table({"label": ["a"]})}, "the test set of table has the col"),
         (pa.table({"label": [1, 2]}), {"label_alpha": 1.0}, "does not take 'label_alpha'"),

@@ -135,7 +135,8 @@ def test_all_clients_at_once_are_the_clients_one_by_one(sizes, unused, seed):
     parts = np.split(rows, np.cumsum(sizes)[:-1])
     shuffled = dealing._shuffle(Parts(parts), ranks)
     assert shuffled.tolist() == [row for part in parts for row in part[np.argsort(ranks[part])]]
-    deal = dealing.Assignment(shuffled, Parts(parts), {}, [], [0, 1, 2], codes, [0, 1, 2], codes[shuffled], (), [])
+    none, classes = np.zeros(len(parts), np.int64), [0, 1, 2]
+    deal = dealing.Assignment(shuffled, none, Parts(parts), {}, [], classes, codes, classes, codes[shuffled], (), [])
     counts = deal.count(deal.codes, 3)
     assert counts.tolist() == [np.bincount(codes[part], minlength=3).tolist() for part in parts]
 
