@@ -130,6 +130,7 @@ class ShareOrColumn(click.ParamType):  # type: ignore[type-arg]  # generic since
 @click.option(
     "--standardise", is_flag=True, help="Store mean and standard deviation of numeric columns on every client."
 )
+@click.option("--missing", multiple=True, help="Column that may have missing values; repeatable.")
 @click.option("--index-only", is_flag=True, help="Write only the row numbers of each client, without samples.")
 @click.option("--seed", default=0, show_default=True, help="Key of every random draw.")
 @click.option(

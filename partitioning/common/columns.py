@@ -1,6 +1,6 @@
 """Columns of a table: what may be partitioned, the shape of a sample, and labels as class numbers."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,11 +27,11 @@ def describe(schema: pa.Schema) -> tuple[Column, ...]:
     return tuple(Column(field.name, str(field.type), _shape(field.type)) for field in schema)
 
 
-def check_table(table: pa.Table, label: str, *, name: str) -> None:
-    """Raise InputError unless `table` has rows, no nulls, and columns that pass `check_columns`."""
+def check_table(table: pa.Table, label: str, *, name: str, missing: Collection[str] = ()) -> None:
+    """Raise InputError unless `table` has rows, nulls only in `missing`, and columns that pass `check_columns`."""
     check_columns(table.schema, label, name=name)
     check_rows(table, name=name)
-    check_values(table, name=name)
+    check_values(table, name=name, missing=missing)
 
 
 def check_columns(schema: pa.Schema, label: str, *, name: str) -> None:
@@ -113,12 +113,19 @@ def _undecodable(place: int, value: bytes | None) -> tuple[int, UnicodeDecodeErr
     return None
 
 
-def check_values(rows: pa.Table | pa.RecordBatch, *, name: str, first: int = 0) -> None:
-    """Raise InputError if a value is missing, or a text is not UTF-8; `first` is the number of the first row."""
+def check_values(rows: pa.Table | pa.RecordBatch, *, name: str, first: int = 0, missing: Collection[str] = ()) -> None:
+    """Raise InputError if a value is missing, or a text is not UTF-8.
+
+    Args:
+        rows: columns of any types.
+        name: name of the source, for the message.
+        first: number of the first row.
+        missing: columns that may have missing values.
+    """
     check_text(rows, name=name, first=first)
     for field, column in zip(rows.schema, rows.columns, strict=True):
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        if any(has_nulls(chunk) for chunk in chunks):
+        if field.name not in missing and any(has_nulls(chunk) for chunk in chunks):
             raise InputError(f"{name} has missing values in column {field.name!r}: fill them or drop those rows")
 
 

@@ -5,7 +5,7 @@ each sample is appended to the scratch file of its run, and the runs are gathere
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -33,6 +33,7 @@ def arrange_samples(
     *,
     scratch: Path,
     memory: int = MEMORY,
+    missing: Collection[str] = (),
     progress: Progress | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield each client's samples as one record batch, independent of the kind of source and of `memory`.
@@ -43,6 +44,7 @@ def arrange_samples(
         sizes: rows per client [K].
         scratch: temporary folder that the call creates; on failure it stays for the caller to remove.
         memory: limit of the samples held at once, in bytes; a larger client is held whole.
+        missing: columns that may have missing values.
         progress: callback with the clients yielded so far and K.
 
     Raises:
@@ -51,10 +53,10 @@ def arrange_samples(
     if not rows.size:
         raise InputError(f"no client has a sample of {source.name}: choose other parameters of the scheme")
     if isinstance(source, TableSource):
-        check_values(source.table, name=source.name)
+        check_values(source.table, name=source.name, missing=missing)
         batches = gather_batches(source.table, rows, sizes)
     else:
-        checked = check_source(source)
+        checked = check_source(source, missing)
         batches = _stream(checked, rows, sizes, scratch, memory, _row_bytes(checked))
     for done, batch in enumerate(batches, start=1):
         yield batch

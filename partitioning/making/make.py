@@ -1,7 +1,7 @@
 """`make`: from a source to a population on disk, in two passes over the samples."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -70,6 +70,7 @@ def make(
     index_only: bool = False,
     dataset: str | None = None,
     memory: int = MEMORY,
+    missing: Collection[str] = (),
     progress: Progress | None = None,
     **parameters: Any,
 ) -> Population:
@@ -79,7 +80,7 @@ def make(
     memory is ever held whole. Equal calls write equal bytes.
 
     Args:
-        source: samples [N] without missing values: a path, a source from `open_source`, or data in memory: a pyarrow
+        source: samples [N]: a path, a source from `open_source`, or data in memory: a pyarrow
             table, a pair `(X, y)` of arrays, a data set of PyTorch or Hugging Face, a frame of pandas or polars, a
             dictionary of columns, or a dictionary of these with the keys `train` and `test`. A list of sources with
             equal columns is a domain each. Columns of tables and files keep their name, order and type.
@@ -109,6 +110,7 @@ def make(
         dataset: name of the source in the manifest; by default its own name.
         memory: limit of the samples held at once when streaming, in bytes; a larger client is held whole. It does not
             change the written bytes.
+        missing: columns that may have missing values; other columns with some are refused.
         progress: callback with the clients written so far and K.
 
     Returns:
@@ -126,8 +128,8 @@ def make(
     )
     folder, (source, own_test) = check_out(out), _opened(source, dataset, label)
     _check(options, split, source)
-    tests = check_tests(_test_of(test, own_test, label), source.schema, label, source.name)
-    measures = _check_numeric(source, label) if standardise else {}
+    tests = check_tests(_test_of(test, own_test, label), source.schema, label, source.name, missing)
+    measures = _check_numeric(source, label, missing) if standardise else {}
     assignment = deal(source, options, [labels_of(table, options.classes) for table in tests.values()])
     if assignment.parts.shift is not None and (index_only or features):
         option = "index_only" if index_only else "features"
@@ -141,7 +143,13 @@ def make(
         if not isinstance(source, TableSource):
             source = check_unchanged(source, options.classes, assignment.labels, assignment.source_codes)
         batches = arrange_samples(
-            source, assignment.rows, assignment.sizes, scratch=draft / "scratch", memory=memory, progress=progress
+            source,
+            assignment.rows,
+            assignment.sizes,
+            scratch=draft / "scratch",
+            memory=memory,
+            missing=missing,
+            progress=progress,
         )
         batches = _shift(batches, assignment, source, label)
         manifest = Manifest(
@@ -200,7 +208,12 @@ def _check(options: DealOptions, split: partial[Splits], source: Source) -> None
         split(whole("clients", options.clients, least=1))
 
 
-def _check_numeric(source: Source, label: str) -> dict[str, int]:
+def _check_numeric(source: Source, label: str, missing: Collection[str]) -> dict[str, int]:
+    if missing:
+        raise InputError(
+            f"standardise is True and missing is {listing(list(missing))}: moments are only of columns without missing "
+            "values; leave one out"
+        )
     columns = numeric_columns(source.schema, label)
     if not columns:
         raise InputError(

@@ -1,6 +1,6 @@
 """Test sets outside all clients: the global test set and one per domain."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 
@@ -16,16 +16,16 @@ _LONGEST = 100  # characters of a name: short enough for the file names of every
 
 
 def check_tests(
-    test: pa.Table | Tests | None, schema: pa.Schema, label: str, dataset: str
+    test: pa.Table | Tests | None, schema: pa.Schema, label: str, dataset: str, missing: Collection[str] = ()
 ) -> dict[str | None, pa.Table]:
-    """Return the test sets by name, each with the schema of the samples.
+    """Return the test sets by name, each with the schema of the samples; `missing` is that of `make`.
 
     Raises:
         InputError: a test set has other columns or no rows, or its name gives no file name of its own.
     """
     tests = dict(test) if isinstance(test, Mapping) else {} if test is None else {None: test}
     _check_names(list(tests))
-    return {name: _check_test(part, schema, label, _title(name, dataset)) for name, part in tests.items()}
+    return {name: _check_test(part, schema, label, _title(name, dataset), missing) for name, part in tests.items()}
 
 
 def _check_names(names: list[str | None]) -> None:
@@ -39,8 +39,8 @@ def _check_names(names: list[str | None]) -> None:
         files[file] = name
 
 
-def _check_test(test: pa.Table, schema: pa.Schema, label: str, title: str) -> pa.Table:
-    check_table(test, label, name=title)
+def _check_test(test: pa.Table, schema: pa.Schema, label: str, title: str, missing: Collection[str]) -> pa.Table:
+    check_table(test, label, name=title, missing=missing)
     if test.schema.names != schema.names or test.schema.types != schema.types:
         raise InputError(
             f"{title} has the columns {describe_columns(test.schema)} and the samples have "

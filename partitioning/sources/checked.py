@@ -1,6 +1,6 @@
 """Sources with checks: no missing values, one dictionary per column, the same rows in the second pass."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +11,15 @@ from partitioning.common.errors import InputError
 from partitioning.sources.source import Source, StreamedSource
 
 
-def check_source(source: Source) -> Source:
+def check_source(source: Source, missing: Collection[str] = ()) -> Source:
     """Return the source with its values checked during reading, and with one dictionary per column.
 
     An Arrow file holds one dictionary per column, but a source may have another in every batch. A first pass over the
     dictionary columns joins them.
+
+    Args:
+        source: samples in any batches.
+        missing: columns that may have missing values.
 
     Raises:
         InputError: a value is missing (during reading), or dictionaries cannot be joined.
@@ -25,7 +29,7 @@ def check_source(source: Source) -> Source:
     def read(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         rows = 0
         for batch in source.batches(names):
-            check_values(batch, name=source.name, first=rows)
+            check_values(batch, name=source.name, first=rows, missing=missing)
             rows += batch.num_rows
             yield _with_dictionaries(batch, dictionaries)
 

@@ -13,6 +13,7 @@ from raysim.common.errors import InputError
 from raysim.config.check import ConfigTable, checked, distinct, part
 
 if TYPE_CHECKING:  # It imports pyarrow, which a refusal of the file does not need.
+    from raysim.data.columns import ColumnRules
     from raysim.data.memory import HeldData
 
 MOST_PIXELS = 4096
@@ -39,7 +40,7 @@ STRENGTHS: Mapping[str, tuple[str, ...]] = {
 }
 """Augmentations that read each key."""
 
-PREPARATION = (*ROW_KEYS, "image_size", "channels", "standardise", "augment", *STRENGTHS)
+PREPARATION = (*ROW_KEYS, "columns", "image_size", "channels", "standardise", "augment", *STRENGTHS)
 """Keys that prepare samples; the other keys name the samples."""
 
 OWN_FILES = re.compile("(shifted:)?(file:|folder:|hf:(?=[./~]))")
@@ -82,6 +83,32 @@ class TextTable(ConfigTable):
         return self.model_copy(update={"tokenizer": str(absolute("data.text.tokenizer", name))}) if is_path else self
 
 
+class ColumnsTable(ConfigTable):
+    """`[data.columns]`: columns of a table that are no plain numbers; see `raysim.data.columns.ColumnRules`."""
+
+    categories: Annotated[tuple[str, ...], AfterValidator(distinct)] = ()
+    """Columns of categories: texts, whole numbers or others."""
+    encode: Literal["onehot", "index"] = "onehot"
+    """Numbers of a category: a column of 0 and 1 for each one, or its place in sorted order."""
+    drop_first: bool = False
+    """Whether one-hot columns leave out the first category."""
+    dates: Annotated[tuple[str, ...], AfterValidator(distinct)] = ()
+    """Columns of dates, which become days since 1970-01-01."""
+    impute: Literal["mean", "median", "most_frequent"] | float | None = None
+    """Missing numbers and dates: a statistic of the training rows, or a number; categories take their most frequent
+    one. By default missing values are refused."""
+    fit: Literal["global", "client"] = "global"
+    """Training rows of that statistic: all training clients', or each training client's own."""
+
+    @property
+    def rules(self) -> ColumnRules:
+        """The rules as a value."""
+        from raysim.data.columns import ColumnRules  # late: it imports pyarrow
+
+        keys = {key: value for key, value in self.beyond(ConfigTable).items() if key != "fit"}
+        return ColumnRules(**keys, per_client=self.fit == "client")
+
+
 class DataTable(ConfigTable):
     """`[data]`: the samples, or a population made earlier, and their preparation."""
 
@@ -96,6 +123,8 @@ class DataTable(ConfigTable):
     """Label column, or a list of columns of numbers; by default the data set's own, which is mostly `label`."""
     text: TextTable | None = None
     """Text as tokens, `[data.text]`; by default a column of text is refused."""
+    columns: ColumnsTable | None = None
+    """Categories, dates and missing values of a table, `[data.columns]`; by default all columns are plain numbers."""
     without: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(distinct)] | None = None
     """Columns to leave out; by default none."""
     test: str | Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -196,7 +225,9 @@ def data_of(raw: Mapping[str, Any]) -> DataTable:
     Raises:
         InputError: see `checked`; also keys that exclude each other.
     """
-    data = checked(DataTable, raw, "data", besides=("text",))
+    data = checked(DataTable, raw, "data", besides=("text", "columns"))
+    if "columns" in raw:
+        data = data.model_copy(update={"columns": _columns_of(raw)})
     if "text" in raw:
         text = checked(TextTable, part(raw, "text"), "data.text")
         if text.predict == "next-token" and (data.label is not None or len(text.columns) > 1):
@@ -223,6 +254,25 @@ def data_of(raw: Mapping[str, Any]) -> DataTable:
         raise InputError('data.test = "": must be a data set or a share of the rows; for example, set data.test = 0.2')
     _check_preparation(data)
     return data.located()
+
+
+def _columns_of(raw: Mapping[str, Any]) -> ColumnsTable:
+    """Check `[data.columns]` beside the rest of `[data]`; raise InputError."""
+    columns = checked(ColumnsTable, part(raw, "columns"), "data.columns")
+    if "text" in raw:
+        raise InputError(
+            "[data.columns] with [data.text]: must be left out, because columns beside the text are; remove one"
+        )
+    if columns.drop_first and (columns.encode == "index" or not columns.categories):
+        raise InputError(
+            "data.columns.drop_first = true without one-hot categories: must have some; set data.columns.categories, "
+            'and data.columns.encode = "onehot"'
+        )
+    if columns.fit == "client" and not isinstance(columns.impute, str):
+        raise InputError(
+            'data.columns.fit = "client" without a statistic: must have one; set data.columns.impute = "median"'
+        )
+    return columns
 
 
 def _check_preparation(data: DataTable) -> None:

@@ -116,6 +116,13 @@ class PrivacyTable(OptionTable):
                 f'data.standardise = "{data.standardise}" with [privacy]: must be "none", because the means over all '
                 'clients, which test sets take too, have no noise; set data.standardise = "none"'
             )
+        columns = data.columns
+        if columns is not None and columns.rules.needs_statistics:
+            raise InputError(
+                f"data.columns.impute = {columns.impute!r} with [privacy]: must be a number, and without "
+                "data.columns.categories, because statistics over clients have no noise; fill missing values in "
+                "beforehand"
+            )
         natural = partition is not None and partition.scheme == "natural"
         if natural and not isinstance(data.test, str) and data.test:
             raise InputError(

@@ -74,6 +74,34 @@ def decode_population(
         return batch
 
     folder = (cache or default_cache() / "decoded") / f"{population.digest}-{VERSION}{picture}"
+    try:
+        return rewritten(population, folder, convert, "decode its images", progress)
+    except MemoryError as error:
+        raise InputError(
+            f"data.image_size = {picture.size}: all pictures of a client must fit the memory ({error}); set a "
+            "smaller one"
+        ) from None
+
+
+def rewritten(
+    population: Population,
+    folder: Path,
+    convert: Callable[[pa.RecordBatch, str], pa.RecordBatch],
+    again: str,
+    progress: Progress | None = None,
+) -> Path:
+    """Return a cached folder of the same population with other columns; make it if it is missing.
+
+    Args:
+        population: population to read.
+        folder: folder in the cache, whose name says what it holds.
+        convert: see `partitioning.rewrite`.
+        again: purpose of removing the folder, for an error message.
+        progress: called with the number of written clients and the number of clients.
+
+    Raises:
+        InputError: a batch cannot be converted, or the folder is damaged.
+    """
     if not (folder / MANIFEST).is_file():
         try:
             rewrite(population, folder, convert, progress=progress)
@@ -81,15 +109,10 @@ def decode_population(
             # Another process may have been faster; its result is the same.
             if not (folder / MANIFEST).is_file():
                 raise
-        except MemoryError as error:
-            raise InputError(
-                f"data.image_size = {picture.size}: all pictures of a client must fit the memory ({error}); set a "
-                "smaller one"
-            ) from None
     try:
         Population.open(folder)
     except InputError as error:
-        raise InputError(f"{error}; or remove {folder} to decode its images again") from None
+        raise InputError(f"{error}; or remove {folder} to {again} again") from None
     return folder
 
 

@@ -143,7 +143,10 @@ def _refusal(field: pa.Field) -> str:
     name, kind = field.name, field.type
     what = f"column {name!r} is {_short(kind)}, which is not a feature"
     if pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return f"{what}: leave it out by data.without = [{name!r}], or name it in [data.text] if it is text"
+        return (
+            f"{what}: name it in data.columns.categories, leave it out by data.without = [{name!r}], or name it in "
+            "[data.text] if it is text"
+        )
     innermost = _array(kind)[1]
     if pa.types.is_list(innermost) or pa.types.is_large_list(innermost):
         return f"{what}, because its lists may vary in length: cast it to pa.list_(pa.float32(), LENGTH)"

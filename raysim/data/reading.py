@@ -1,6 +1,6 @@
 """Texts, rows and tables of a data set's files; a fault is reported in one line that names the file."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -172,12 +172,13 @@ def check_labels(labels: pa.ChunkedArray, path: Path, least: int, most: int) -> 
         )
 
 
-def check_values(table: pa.Table, where: str) -> None:
+def check_values(table: pa.Table, where: str, imputed: Collection[str] = ()) -> None:
     """Refuse a table without rows, and values that are missing, infinite, not a number, or too large for float32.
 
     Args:
         table: table with columns of any type; of encoded images only the bytes must exist.
         where: name of the table, for the error message.
+        imputed: columns that may have missing values.
 
     Raises:
         InputError: a column has such a value; the message names the first.
@@ -186,6 +187,9 @@ def check_values(table: pa.Table, where: str) -> None:
     for name, column in zip(table.schema.names, table.columns, strict=True):
         encoded = pa.types.is_struct(column.type) and column.type.get_field_index("bytes") >= 0
         values = pc.struct_field(column, "bytes") if encoded else column
+        if name in imputed:
+            values = pc.drop_null(values)
+            values = values.filter(pc.invert(pc.is_nan(values))) if pa.types.is_floating(values.type) else values
         if any(has_nulls(chunk) for chunk in values.chunks):
             rows = f" ({values.null_count} rows)" if values.null_count else ""
             raise InputError(f"column {name!r} has nulls{rows} in {where}: fill them in, or drop the rows")

@@ -14,6 +14,7 @@ from partitioning.common.columns import is_label
 from partitioning.common.paths import cache, expanded
 from raysim.common.errors import InputError, unknown
 from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, HUB, MEMORY, SHIFTED, SYNTHETIC, check_name
+from raysim.data.columns import PLAIN, ColumnRules
 from raysim.data.domains import DOMAIN, join, split_by_domain
 from raysim.data.features import LABEL, check_label, features
 from raysim.data.folders import Tables, read_folder
@@ -22,7 +23,7 @@ from raysim.data.masks import check_classes_of_samples
 from raysim.data.memory import HeldData
 from raysim.data.reading import check_values
 from raysim.data.synthetic import read_synthetic
-from raysim.data.tabular import SUFFIXES, read_table, usable
+from raysim.data.tabular import ALL, SUFFIXES, TableUse, read_table, usable
 from raysim.data.targets import joined_labels, with_classes
 from raysim.data.tokens import NEXT, Tokenizer
 
@@ -94,6 +95,7 @@ def load(
     without: Sequence[str] = (),
     shifts: Sequence[str] = (),
     text: Tokenizer | None = None,
+    rules: ColumnRules = PLAIN,
     seed: int = 0,
 ) -> LoadedDataSet:
     """Load a data set to partition.
@@ -110,6 +112,7 @@ def load(
         without: columns to drop, of any type.
         shifts: domains of "shifted:NAME".
         text: tokenizer of columns of text; None for data without them.
+        rules: rules for columns that are no plain numbers.
         seed: key of the draws.
 
     Raises:
@@ -120,7 +123,8 @@ def load(
     apart = [*dividing, *without, *others]
     if text is not None:
         first, apart = text.label(first), [*apart, *text.columns]
-    source = read(dataset, root=root, label=first, dividing=apart, shifts=shifts, seed=seed).without(without)
+    use = TableUse(rules if text is None else None, tuple(without), tuple(needed))
+    source = read(dataset, root=root, label=first, dividing=apart, shifts=shifts, use=use, seed=seed).without(without)
     for name, key in needed.items():
         if name not in source.train.schema.names:
             raise unknown(f"column {key} = {name!r}", name, source.train.schema.names)
@@ -131,7 +135,9 @@ def load(
             f"{dataset} has no column of classes, because {source.label!r} identifies a row's owner: `raysim export` "
             "can write it, but no model can be trained on it; name another data set"
         )
-    features(source.train.schema, source.label, dividing)
+    besides = {source.label, *dividing}
+    rules.check_names(source.train.schema, besides)
+    features(rules.as_numbers(source.train.schema), source.label, dividing)
     check_classes(source.train, source.test, source.label, source.name)
     return source
 
@@ -143,13 +149,18 @@ def read(
     label: str | None = None,
     dividing: Collection[str] = (),
     shifts: Sequence[str] = (),
+    use: TableUse = ALL,
     seed: int = 0,
 ) -> LoadedDataSet:
-    """Read a data set with all its columns; the arguments are those of `load`."""
+    """Read a data set with all its columns.
+
+    Args:
+        use: use of the columns of the user's own tables. The other arguments are those of `load`.
+    """
     try:
         if isinstance(dataset, HeldData):
-            return _read_held(dataset, label, dividing, shifts)
-        return _read(dataset, root, label, dividing, shifts, seed)
+            return _read_held(dataset, label, dividing, shifts, use)
+        return _read(dataset, root, label, dividing, shifts, use, seed)
     except OSError as error:
         if error.errno not in USER_ERRORS:
             raise
@@ -177,22 +188,30 @@ def check_classes(train: pa.Table, test: pa.Table | None, label: str, name: str)
         )
 
 
-def _read_held(held: HeldData, label: str | None, dividing: Collection[str], shifts: Sequence[str]) -> LoadedDataSet:
+def _read_held(
+    held: HeldData, label: str | None, dividing: Collection[str], shifts: Sequence[str], use: TableUse
+) -> LoadedDataSet:
     if shifts:
         raise InputError(f"data.shifts = {list(shifts)} with data in memory: is only for shifted:NAME; remove it")
-    return _read_features((held.train, held.test), label, dividing, held.name, "the data in memory")
+    return _read_features((held.train, held.test), label, dividing, held.name, "the data in memory", use)
 
 
 def _read_features(
-    tables: Tables, label: str | None, dividing: Collection[str], name: str, where: str
+    tables: Tables, label: str | None, dividing: Collection[str], name: str, where: str, use: TableUse
 ) -> LoadedDataSet:
     parts, label = by_features(tables, label, dividing, where)
-    train, test = (None if part is None else usable(part, label, where, dividing) for part in parts)
+    train, test = (None if part is None else usable(part, label, where, dividing, use) for part in parts)
     return LoadedDataSet(name, train, test, label)
 
 
 def _read(
-    dataset: str, root: str | None, label: str | None, dividing: Collection[str], shifts: Sequence[str], seed: int
+    dataset: str,
+    root: str | None,
+    label: str | None,
+    dividing: Collection[str],
+    shifts: Sequence[str],
+    use: TableUse,
+    seed: int,
 ) -> LoadedDataSet:
     if dataset.startswith(SHIFTED):
         from raysim.data.shifted import shifted  # late, because it imports SciPy's images
@@ -215,10 +234,10 @@ def _read(
             "the data themselves"
         )
     if dataset.startswith(HUB):
-        return _read_features(read_hub(dataset, root, label), label, dividing, dataset, dataset)
+        return _read_features(read_hub(dataset, root, label), label, dividing, dataset, dataset, use)
     for prefix in (FILE, FOLDER):
         if dataset.startswith(prefix):
-            return _read_own(dataset, prefix, expanded("data.root", root or "."), label or LABEL, dividing)
+            return _read_own(dataset, prefix, expanded("data.root", root or "."), label or LABEL, dividing, use)
     if dataset.startswith(SYNTHETIC):
         table = read_synthetic(dataset, seed)
         check_label(table.schema, label or LABEL, dataset)
@@ -226,7 +245,9 @@ def _read(
     return _read_named(dataset, expanded("data.root", root) if root else cache() / "data", label, seed, shifts)
 
 
-def _read_own(dataset: str, prefix: str, root: Path, label: str, dividing: Collection[str]) -> LoadedDataSet:
+def _read_own(
+    dataset: str, prefix: str, root: Path, label: str, dividing: Collection[str], use: TableUse
+) -> LoadedDataSet:
     named = [path.strip() for path in dataset.removeprefix(prefix).split(",")]
     if "" in named:
         raise InputError(f"{dataset!r} has an empty path: must be {prefix}PATH, or {prefix}PATH,PATH; name each")
@@ -238,7 +259,7 @@ def _read_own(dataset: str, prefix: str, root: Path, label: str, dividing: Colle
     if prefix == FOLDER and label != LABEL:
         raise InputError(f"data.label = {label!r} with {dataset}: must be left out, because folders name the classes")
     parts: list[Tables] = [
-        read_folder(path) if prefix == FOLDER else (read_table(path, label, dividing), None) for path in paths
+        read_folder(path) if prefix == FOLDER else (read_table(path, label, dividing, use), None) for path in paths
     ]
     if len(paths) == 1:
         (train, test), own = parts[0], prefix == FOLDER and DOMAIN in parts[0][0].schema.names

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,20 @@ from partitioning.sources.layout import arranged
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import reading
 from raysim.common.errors import InputError
+from raysim.data.columns import ColumnRules, check_features
+from raysim.data.domains import DOMAIN
 from raysim.data.features import check_label, is_number
 from raysim.data.fetching import damaged, fetch, missing
 from raysim.data.folders import Tables
-from raysim.data.reading import check_columns, check_labels, check_values, read_delimited, read_parquet, table_of
+from raysim.data.reading import (
+    check_columns,
+    check_labels,
+    check_rows,
+    check_values,
+    read_delimited,
+    read_parquet,
+    table_of,
+)
 
 LOG = logging.getLogger("raysim")
 
@@ -47,13 +58,33 @@ LARGEST_MORTALITY = 0.2
 """RADFed, section IV-B, keeps hospitals of eICU with more admissions than this, and at most this mortality."""
 
 
-def read_table(path: Path, label: str, dividing: Collection[str] = ()) -> pa.Table:
+@dataclass(frozen=True)
+class TableUse:
+    """Use of a table's columns.
+
+    Args:
+        rules: rules for columns that are no plain numbers; None if columns beside a text are left out.
+        without: columns that are dropped.
+        needed: columns that the partition names. A table without one is refused for that, and not for its features.
+    """
+
+    rules: ColumnRules | None = None
+    without: tuple[str, ...] = ()
+    needed: Collection[str] = ()
+
+
+ALL = TableUse()
+"""Use of all columns; their types are not checked."""
+
+
+def read_table(path: Path, label: str, dividing: Collection[str] = (), use: TableUse = ALL) -> pa.Table:
     """Read a user's file and check that a model can be trained on its rows; all columns stay.
 
     Args:
         path: file whose name ends in one of `SUFFIXES`, or else a Parquet file.
         label: column of classes.
         dividing: columns that identify a row's owner; all other columns are features.
+        use: use of the columns.
 
     Raises:
         InputError: the file is missing or damaged, or a column, a type or a value is not allowed.
@@ -61,7 +92,7 @@ def read_table(path: Path, label: str, dividing: Collection[str] = ()) -> pa.Tab
     if not path.is_file():
         raise InputError(f"{path} is {'a folder' if path.is_dir() else 'missing'}: give the path of a file")
     if path.suffix.lower() in SUFFIXES:
-        return usable(_read_other(path), label, str(path), dividing)
+        return usable(_read_other(path), label, str(path), dividing, use)
     try:
         table = read_parquet(path)
     except (pa.ArrowException, OSError) as error:
@@ -70,10 +101,10 @@ def read_table(path: Path, label: str, dividing: Collection[str] = ()) -> pa.Tab
         if path.suffix.lower() != ".parquet":
             remedy = f"other files end in {', '.join(SUFFIXES)}"
         raise InputError(f"{path} is not a whole Parquet file ({reason}): must be Parquet; {remedy}") from error
-    return usable(table, label, str(path), dividing)
+    return usable(table, label, str(path), dividing, use)
 
 
-def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = ()) -> pa.Table:
+def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = (), use: TableUse = ALL) -> pa.Table:
     """Return a user's table with its arrays `arranged`, after a check that a model can be trained on its rows.
 
     Args:
@@ -81,6 +112,7 @@ def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = 
         label: column of classes.
         where: name of the table, for the error message.
         dividing: columns that identify a row's owner; all other columns are features.
+        use: use of the columns.
 
     Raises:
         InputError: a column, a type or a value is not allowed.
@@ -96,7 +128,12 @@ def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = 
     check_text(table, name=where)
     table = arranged(table, label)
     check_label(table.schema, label, where)
-    check_values(table, where)
+    check_rows(table, where)
+    besides = {label, *dividing, *use.without}
+    if use.rules is not None and {*use.needed} <= {*names, DOMAIN}:  # joined tables get the column of domains later
+        check_features(table, label, besides, where, use.rules)
+    imputed = [] if use.rules is None else use.rules.missing_allowed(table.schema, besides)
+    check_values(table.drop_columns([name for name in use.without if name in names]), where, imputed)
     return table
 
 

@@ -12,6 +12,7 @@ from algorithms import InputError as AlgorithmInputError
 from algorithms import Purpose, torch_seed
 from algorithms.rounds.clock import check_clock
 from partitioning import Population
+from partitioning.common.disk import write_whole
 from partitioning.store.fetching import cached_folder
 from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError
@@ -27,6 +28,7 @@ from raysim.measures.evaluate import Targets
 from raysim.simulation.budget import check_updates
 from raysim.simulation.samples import PreparedSamples, prepare_samples
 from raysim.store.algorithm_folder import client_facts
+from raysim.store.names import COLUMNS
 from raysim.watching.log import log_model
 
 if TYPE_CHECKING:  # They import Ray, which a run in this process does not need.
@@ -74,7 +76,7 @@ def plan_run(
         experiment: experiment as its file has it.
         population: population in the view of its fold.
         targets: data to evaluate on.
-        folder: folder of the run.
+        folder: folder of the run, which receives the values that columns were encoded by.
         names: folders of the algorithms to plan.
         device: "cpu" or "cuda".
         tell: called if solving for a noise takes long.
@@ -83,6 +85,9 @@ def plan_run(
         InputError: an algorithm does not fit the model, the population or a measure.
     """
     samples = prepare_samples(population, experiment.data)
+    if samples.columns is not None:
+        with write_whole(folder / COLUMNS) as draft:
+            draft.write_bytes(samples.columns)
     targets = replace(targets, shape=samples.whole)
     devices, sha256 = open_devices(experiment, folder, len(population.sizes))
     fleet, measures = experiment.fleet, measuring(experiment.evaluate.measures)

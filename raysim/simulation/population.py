@@ -22,6 +22,7 @@ from raysim.config.experiment import Experiment
 from raysim.config.tables import PartitionTable
 from raysim.data.arrays import take_rows
 from raysim.data.catalogue import MEMORY
+from raysim.data.columns import PLAIN
 from raysim.data.domains import draw_per_domain, split_by_domain
 from raysim.data.prepare import append_augmented, draw_sample, rows_of_classes, select_classes, select_split
 from raysim.data.sources import LoadedDataSet, check_classes, load
@@ -82,10 +83,16 @@ def population_of(
             site=partition.site,
             features=partition.features,
             buckets=partition.buckets,
+            missing=_imputed(data, train, source.label, dividing),
             dataset=source.name,
             **partition.beyond(PartitionTable),
         )
     return population if partition.fold is None else population.fold(partition.fold, partition.validation)
+
+
+def _imputed(data: DataTable, train: pa.Table, label: str, dividing: Collection[str]) -> list[str]:
+    """Return the columns that may have missing values, because the run fills them."""
+    return [] if data.columns is None else data.columns.rules.missing_allowed(train.schema, {label, *dividing})
 
 
 @contextmanager
@@ -119,8 +126,11 @@ def _tables(
     """Return the rows to partition, the global test set or one for each domain, and their data set."""
     name, root, shifts = data.source("dataset"), data.root, data.shifts
     without = data.without or ()
+    rules = PLAIN if data.columns is None else data.columns.rules
     needed = {**dict.fromkeys(partition.features, "partition.features"), **dividing}
-    read = partial(load, root=root, dividing=dividing, needed=needed, without=without, text=_tokenizer(data))
+    read = partial(
+        load, root=root, dividing=dividing, needed=needed, without=without, text=_tokenizer(data), rules=rules
+    )
     source = read(name, label=data.label, shifts=shifts, seed=seed)
     source = _chosen(source, data)
     train, test = _with_test(source, data, dividing, seed)
@@ -156,7 +166,15 @@ def _with_test(
         without = data.without or ()
         text = _tokenizer(data)
         label = data.label or (source.label if text is None or text.predict == "label" else None)
-        test = load(data.source("test"), root=data.root, label=label, dividing=dividing, without=without, text=text)
+        test = load(
+            data.source("test"),
+            root=data.root,
+            label=label,
+            dividing=dividing,
+            without=without,
+            text=text,
+            rules=PLAIN if data.columns is None else data.columns.rules,
+        )
         if test.test is not None:
             raise InputError(
                 f"data.test = {data.test!r}: must have no test set of its own, so that the rows to test on are clear; "

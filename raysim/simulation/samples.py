@@ -15,6 +15,7 @@ from raysim.common.errors import InputError
 from raysim.config.data import DataTable
 from raysim.data.augment import augmentation, check_pixels
 from raysim.data.decoding import decode_population
+from raysim.data.encoding import encode_population, fit_encoding
 from raysim.data.features import ArrayColumn, features
 from raysim.data.images import ImageFormat
 from raysim.data.labels import LabelReader
@@ -34,6 +35,7 @@ class PreparedSamples:
         labels: reader of the labels.
         standardise: standardisation of all inputs; None for none.
         augment: augmentation of inputs in training; None for none.
+        columns: content of the file with the values that columns were encoded by; None without `[data.columns]`.
     """
 
     path: Path
@@ -43,6 +45,7 @@ class PreparedSamples:
     labels: LabelReader
     standardise: Standardisation | None
     augment: Augment | None
+    columns: bytes | None = None
 
 
 def prepare_samples(population: Population, data: DataTable) -> PreparedSamples:
@@ -60,13 +63,18 @@ def prepare_samples(population: Population, data: DataTable) -> PreparedSamples:
     except ElsewhereError as error:
         raise InputError(
             f"{error}; with fleet.pinned = true no process reads the data of all sites to decode images, to "
-            "standardise or to check colours: make the population of arrays and with --standardise, or leave "
-            "data.standardise and data.augment out"
+            "encode columns, to standardise or to check colours: make the population of arrays and with "
+            "--standardise, or leave data.columns, data.standardise and data.augment out"
         ) from None
 
 
 def _prepared(population: Population, data: DataTable) -> PreparedSamples:
-    path = decode_population(population, picture=ImageFormat(data.size, data.channels))
+    encoded, columns = population, None
+    if data.columns is not None:
+        encoding, manifest = fit_encoding(population, data.columns.rules), population.manifest
+        encoded = Population.open(encode_population(population, encoding))
+        columns = encoding.to_json(manifest.label, population.schema, manifest.dividing)
+    path = decode_population(encoded, picture=ImageFormat(data.size, data.channels))
     decoded = population if path == population.path else Population.open(path)
     decoder = decoder_of(decoded)
     standardise = standardisation(data.standardise, population, path)
@@ -74,7 +82,7 @@ def _prepared(population: Population, data: DataTable) -> PreparedSamples:
     augment = augmentation(online, data.strengths, standardise, decoder.shape)
     shape = decoder.shape if augment is None else augment.shape(decoder.shape)
     _check_pixels(decoded, online)
-    return PreparedSamples(path, decoded.digest, shape, decoder.shape, decoder.labels, standardise, augment)
+    return PreparedSamples(path, decoded.digest, shape, decoder.shape, decoder.labels, standardise, augment, columns)
 
 
 def _check_pixels(population: Population, augmentations: Collection[str]) -> None:

@@ -12,11 +12,12 @@ from raysim.common.surface import assigned
 
 CONFIG, RUN_LOG, REPORT, WALL_CLOCK = "config.toml", "run.log", "report.html", "wall-clock.json"
 POPULATION, WATCH = "population", "watch"
+COLUMNS = "columns.json"
 
 DEVICES = "devices-*.arrow"
 """Pattern of the run's copy of a table of devices; its SHA-256 takes the star's place."""
 
-RUN_NAMES = (CONFIG, RUN_LOG, REPORT, WALL_CLOCK, POPULATION, WATCH, DEVICES)
+RUN_NAMES = (CONFIG, RUN_LOG, REPORT, WALL_CLOCK, COLUMNS, POPULATION, WATCH, DEVICES)
 """Entries of a run's folder beside those of its algorithms."""
 
 SUMMARY = "summary.json"

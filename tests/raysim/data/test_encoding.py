@@ -1,78 +1,206 @@
-"""Tables with a text in Latin-1: every reader names the column, the row and the remedy."""
+"""Categories, dates and missing values of a table: fitted on the training rows of training clients, applied to all."""
 
+import datetime
+import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
-import pyarrow.feather as feather
-import pyarrow.parquet as pq
 import pytest
+from sklearn.impute import SimpleImputer
 
-from partitioning import InputError, make
-from raysim.cli.begin import experiment_for
-from raysim.data.sources import load
-from raysim.devices.source import DeviceSource
+import partitioning
+from partitioning import Population
+from raysim.common.errors import InputError
+from raysim.data.columns import ColumnRules, check_features
+from raysim.data.encoding import Encoding, encode_population, fit_encoding
 
-ROWS, WRONG = 40, 27
-
-
-def latin(words: list[str], encoded: bool) -> pa.Array:
-    """The words as a column of text, one of them in Latin-1, that Arrow has not checked."""
-    raw = pa.array([word.encode() for word in words[:WRONG]] + ["Zürich".encode("latin-1")], pa.binary())
-    raw = pa.concat_arrays([raw, pa.array([word.encode() for word in words[WRONG + 1 :]], pa.binary())])
-    text = pa.StringArray.from_buffers(ROWS, raw.buffers()[1], raw.buffers()[2])
-    if not encoded:
-        return text
-    backwards = pa.array(range(ROWS - 1, -1, -1), pa.int32())
-    return pa.DictionaryArray.from_arrays(backwards, text.take(backwards))
+ROWS = 300
 
 
-def table(column: str, encoded: bool) -> pa.Table:
-    words = {"label": ["p", "q"] * 20, "site": ["a", "b", "c", "d"] * 10, "text": ["hello"] * ROWS}
-    columns = {name: latin(given, encoded) if name == column else pa.array(given) for name, given in words.items()}
-    return pa.table({"x": [number / ROWS for number in range(ROWS)], **columns})
+def table() -> pa.Table:
+    """Rows of six wards; the last ward's values are unlike the others'."""
+    rng = np.random.default_rng(0)
+    ward = np.repeat(np.arange(6), ROWS // 6)
+    dose = rng.normal(10 * (ward == 5), 1)
+    age = rng.integers(20, 80, ROWS)
+    kind = np.where(ward == 5, "rare", rng.choice(["a", "b", "c"], ROWS, p=[0.2, 0.5, 0.3]))
+    day = [datetime.date(2020, 1, 1) + datetime.timedelta(days=int(each)) for each in rng.integers(0, 900, ROWS)]
+    return pa.table(
+        {
+            "dose": pa.array(dose, mask=rng.random(ROWS) < 0.2),
+            "kind": pa.array(kind, mask=rng.random(ROWS) < 0.1),
+            "ward": ward,
+            "age": pa.array(age, mask=rng.random(ROWS) < 0.1),
+            "day": pa.array(day, mask=rng.random(ROWS) < 0.1),
+            "label": rng.integers(0, 2, ROWS),
+        }
+    )
 
 
-def message(column: str) -> str:
-    return f"column '{column}', row {WRONG}, has byte 0xfc: must be text in UTF-8; .* save it in UTF-8"
+RULES = ColumnRules(categories=("kind",), dates=("day",), impute="median")
 
 
-@pytest.mark.parametrize("encoded", [False, True])
-@pytest.mark.parametrize("form", ["parquet", "feather"])
-@pytest.mark.parametrize("column", ["label", "site", "text"])
-def test_a_table_of_another_encoding_is_refused(column: str, form: str, encoded: bool, tmp_path: Path) -> None:
-    path = tmp_path / f"t.{form}"
-    if form == "parquet":
-        pq.write_table(table(column, encoded), path, row_group_size=10)
-    else:
-        feather.write_feather(table(column, encoded), path, compression="uncompressed")
-    with pytest.raises(InputError, match=message(column)):
-        load(f"file:{path}", dividing=("site",), without=("text",))
-    with pytest.raises(InputError, match=message(column)):
-        make(path, tmp_path / "made", scheme="natural", column="site")
-    if column == "label":
-        with pytest.raises(InputError, match=message(column)):
-            experiment_for(str(path), "experiment.toml")
-    assert list(tmp_path.iterdir()) == [path]
+@pytest.fixture
+def population(tmp_path: Path) -> Population:
+    """Wards as clients: one is held out for testing, and each has a test part of its own."""
+    missing = ["dose", "kind", "age", "day"]
+    options = {"scheme": "natural", "column": "ward", "test_clients": 1, "local_test": 0.3}
+    return partitioning.make(table(), tmp_path / "p", missing=missing, test=table().slice(250, 50), **options)
 
 
-@pytest.mark.parametrize("encoded", [False, True])
-def test_a_table_in_memory_of_another_encoding_is_refused(encoded: bool, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=message("site")):
-        make(table("site", encoded), tmp_path / "made", scheme="domains", domain="site")
+def train_rows(population: Population) -> pd.DataFrame:
+    batches = [population.batch(client) for client in population.train_clients.tolist()]
+    cuts = [population.test_sizes[client] for client in population.train_clients.tolist()]
+    whole = pa.Table.from_batches([b[: b.num_rows - int(cut)] for b, cut in zip(batches, cuts, strict=True)])
+    return whole.to_pandas()
 
 
-def test_delimited_text_of_another_encoding_is_refused(tmp_path: Path) -> None:
-    lines = [f"{row},{'Zürich' if row == WRONG else 'a'},{row % 2}" for row in range(ROWS)]
-    (path := tmp_path / "t.csv").write_bytes("\n".join(["x,site,label", *lines]).encode("latin-1"))
-    with pytest.raises(InputError, match=message("site")):
-        load(f"file:{path}", without=("site",))
-    with pytest.raises(InputError, match=message("site")):
-        make(path, tmp_path / "made", scheme="iid", clients=3)
+@pytest.mark.parametrize("impute", ["mean", "median", "most_frequent"])
+def test_fitted_values_are_scikit_learns_of_the_training_rows(population: Population, impute: Any) -> None:
+    encoding = fit_encoding(population, ColumnRules(categories=("kind",), dates=("day",), impute=impute))
+    train = train_rows(population)
+    wanted = SimpleImputer(strategy=impute).fit(train[["dose", "age"]]).statistics_
+    assert [encoding.columns[name].fill for name in ("dose", "age")] == pytest.approx(wanted.tolist(), rel=1e-12)
+    known = train["kind"].dropna()
+    assert encoding.columns["kind"].categories == tuple(sorted(known.unique()))
+    assert encoding.columns["kind"].fill == known.value_counts().index[0]
+    days = [(each - datetime.date(1970, 1, 1)).days for each in train["day"].dropna()]
+    wanted_day = SimpleImputer(strategy=impute).fit(np.array(days, float)[:, None]).statistics_[0]
+    assert encoding.columns["day"].fill == pytest.approx(wanted_day)
 
 
-@pytest.mark.parametrize("encoded", [False, True])
-def test_devices_of_another_encoding_are_refused(encoded: bool, tmp_path: Path) -> None:
-    devices = {"device": latin(["phone"] * ROWS, encoded), "compute": [1.0] * ROWS}
-    pq.write_table(pa.table(devices), tmp_path / "d.parquet")
-    with pytest.raises(InputError, match=message("device")):
-        list(DeviceSource(tmp_path / "d.parquet", 4).batches())
+def test_every_row_is_encoded_by_the_same_values(population: Population, tmp_path: Path) -> None:
+    encoding = fit_encoding(population, RULES)
+    encoded = Population.open(encode_population(population, encoding, tmp_path / "cache"))
+    assert partitioning.verify(encoded.path) == []
+    categories = encoding.columns["kind"].categories
+    assert encoded.schema.names == ["dose", *(f"kind_{each}" for each in categories), "ward", "age", "day", "label"]
+    raw = [population.batch(client).to_pandas() for client in range(6)] + [population.test_batch(0).to_pandas()]
+    new = [encoded.batch(client).to_pandas() for client in range(6)] + [encoded.test_batch(0).to_pandas()]
+    for before, after in zip(raw, new, strict=True):
+        pd.testing.assert_series_equal(after["dose"], before["dose"].fillna(encoding.columns["dose"].fill))
+        kinds = before["kind"].fillna(str(encoding.columns["kind"].fill))
+        for each in categories:
+            assert after[f"kind_{each}"].tolist() == [int(kind == each) for kind in kinds]
+        day = pd.to_datetime(before["day"]).astype("datetime64[s]").astype("int64") / 86400
+        known = before["day"].notna()
+        assert after["day"][known].tolist() == day[known].tolist()
+        assert (after["day"][~known] == encoding.columns["day"].fill).all()
+        assert after[["ward", "label"]].equals(before[["ward", "label"]])
+
+
+def test_categories_that_no_training_row_has_are_zeros_or_the_last_index(tmp_path: Path) -> None:
+    given = pa.table({"kind": ["b", "a", "b", "a"], "label": [0, 1, 0, 1]})
+    test = pa.table({"kind": ["new", "b"], "label": [0, 1]})
+    made = partitioning.make(given, tmp_path / "p", scheme="iid", clients=1, test=test)
+    rows = made.test_batch(0)
+    onehot = fit_encoding(made, ColumnRules(categories=("kind",)))(rows)
+    assert onehot.select(["kind_a", "kind_b"]).to_pydict() == {"kind_a": [0, 0], "kind_b": [0, 1]}
+    dropped = fit_encoding(made, ColumnRules(categories=("kind",), drop_first=True))(rows)
+    assert dropped.schema.names == ["kind_b", "label"]
+    index = fit_encoding(made, ColumnRules(categories=("kind",), encode="index"))(rows)
+    assert index["kind"].to_pylist() == [2, 1]
+
+
+def test_statistics_of_each_client_are_its_own(population: Population) -> None:
+    encoding = fit_encoding(
+        population, ColumnRules(categories=("kind",), dates=("day",), impute="mean", per_client=True)
+    )
+    trained, (held_out,) = population.train_clients.tolist(), population.test_clients.tolist()
+    assert sorted(encoding.columns["dose"].own) == trained
+    for client in [*trained, held_out]:
+        batch = population.batch(client)
+        cut = batch.num_rows - int(population.test_sizes[client])
+        filled = encoding(batch, f"client {client}").to_pandas()["dose"][batch.to_pandas()["dose"].isna()]
+        own = batch[:cut].to_pandas()["dose"].mean()
+        assert filled.nunique() == 1
+        assert filled.iloc[0] == pytest.approx(own if client in trained else encoding.columns["dose"].fill)
+    content = json.loads(encoding.to_json("label", population.schema, ["ward"]))
+    assert content["fit"] == "client" and set(content["columns"][0]["missing_by_client"]) == set(map(str, trained))
+    assert content["features"][:2] == ["dose", f"kind_{encoding.columns['kind'].categories[0]}"]
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ([2, 1, 2], ["x_1", "x_2"]),
+        ([3.0, 1.5, 3.0], ["x_1.5", "x_3"]),
+        ([True, False, True], ["x_False", "x_True"]),
+        (pa.array(["b", "a", "b"]).dictionary_encode(), ["x_a", "x_b"]),
+        (pa.array([7, 5, 7]).dictionary_encode(), ["x_5", "x_7"]),
+    ],
+)
+def test_values_of_any_type_are_categories(tmp_path: Path, values: Any, names: list[str]) -> None:
+    given = pa.table({"x": values, "label": [0, 1, 0]})
+    made = partitioning.make(given, tmp_path / "p", scheme="iid", clients=1)
+    encoded = fit_encoding(made, ColumnRules(categories=("x",)))(made.batch(0))
+    assert encoded.schema.names == [*names, "label"]
+    order = made.batch(0)["x"].to_pylist()
+    assert encoded[names[1]].to_pylist() == [int(value == max(order)) for value in order]
+
+
+@pytest.mark.parametrize(
+    ("dates", "days"),
+    [
+        (["1970-01-02", "1970-01-03 12:00:00"], [1.0, 2.5]),
+        (pa.array([1, 3], pa.date32()), [1.0, 3.0]),
+        (pa.array([86_400_000, 0], pa.date64()), [1.0, 0.0]),
+        (pa.array([43_200, 0], pa.timestamp("s", "Europe/Berlin")), [0.5, 0.0]),
+        (pa.array([86_400_000_000_000, 0], pa.timestamp("ns")), [1.0, 0.0]),
+    ],
+)
+def test_dates_are_days(tmp_path: Path, dates: Any, days: list[float]) -> None:
+    given = pa.table({"day": dates, "label": [0, 1]})
+    made = partitioning.make(given, tmp_path / "p", scheme="iid", clients=1)
+    encoded = fit_encoding(made, ColumnRules(dates=("day",)))(made.batch(0))
+    assert sorted(encoded["day"].to_pylist()) == sorted(days)
+
+
+def test_all_wrong_columns_are_named_at_once_with_their_keys() -> None:
+    given = table().append_column("note", pa.array([f"text {row}" for row in range(ROWS)]))
+    with pytest.raises(InputError) as refused:
+        check_features(given, "label", {"ward"}, "x.csv")
+    message, nulls = str(refused.value), table()["dose"].null_count
+    assert "\n" not in message and message.startswith(
+        f"x.csv: 'dose' has nulls ({nulls} rows), 'kind' is string, 'age'"
+    )
+    assert "'day' is date32[day], 'note' is string: must be numbers without missing values" in message
+    assert 'set categories = ["kind"], dates = ["day"], impute = "median" in [data.columns]' in message
+    assert 'data.without = ["dose", "kind", "age", "day", "note"]' in message
+    check_features(given, "label", {"ward", "note"}, "x.csv", RULES)
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ({"categories": ("kinds",)}, "column 'kinds' of data.columns.categories.*did you mean 'kind'"),
+        ({"categories": ("label",)}, "column 'label' of data.columns.categories"),
+        ({"categories": ("kind",), "dates": ("kind",)}, "data.columns.dates has 'kind', which data.columns.categories"),
+        ({"categories": ("day",), "impute": 0.0}, "'day' is date32.*, whose values are no categories"),
+        ({"dates": ("dose", "kind", "day"), "impute": 0.0}, "'dose' is double, whose values are no dates, 'kind' has "),
+        ({"categories": ("kind",), "dates": ("day",)}, "'dose' has nulls.*'kind' has nulls.*'day' has nulls"),
+    ],
+)
+def test_wrong_rules_are_refused(rules: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check_features(table(), "label", {"ward"}, "x.csv", ColumnRules(**rules))
+
+
+def test_columns_that_cannot_be_fitted_are_refused(tmp_path: Path) -> None:
+    given = pa.table({"x": pa.array([None, None], pa.float64()), "k": ["a", "b"], "k_a": [1, 2], "label": [0, 1]})
+    made = partitioning.make(given, tmp_path / "p", scheme="iid", clients=1, missing=["x"])
+    with pytest.raises(InputError, match=r"column 'x' has no value in the training rows .*data.without = \['x'\]"):
+        fit_encoding(made, ColumnRules(categories=("k",), impute="mean"))
+    with pytest.raises(InputError, match="have two named 'k_a'"):
+        fit_encoding(made, ColumnRules(categories=("k",)))
+    assert isinstance(fit_encoding(made, ColumnRules(categories=("k",), encode="index", impute=0.0)), Encoding)
+
+
+def test_missing_values_are_refused_unless_the_column_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="missing values in column 'kind'"):
+        partitioning.make(table(), tmp_path / "p", scheme="iid", clients=2, missing=["dose", "age", "day"])
+    with pytest.raises(InputError, match="standardise is True and missing is"):
+        partitioning.make(table(), tmp_path / "p", scheme="iid", clients=2, missing=["dose"], standardise=True)

@@ -42,7 +42,7 @@ REFUSED: dict[str, tuple[pa.Table, str]] = {
     ),
     "null labels": (pa.table({"x": [1.0, 2.0], "label": [0, None]}), "'label' has nulls (1 rows)"),
     "null numbers": (pa.table({"x": [1.0, None], "label": [0, 1]}), "'x' has nulls"),
-    "nan": (pa.table({"x": [1.0, float("nan")], "label": [0, 1]}), "'x' has values in"),
+    "nan": (pa.table({"x": [1.0, float("nan")], "label": [0, 1]}), "'x' has nulls (1 rows)"),
     "beyond float32": (pa.table({"x": [1.0, -1e39], "label": [0, 1]}), "beyond 3.4e+38"),
     "nan in arrays": (
         pa.table({"x": pa.array([[1.0, float("inf")]], pa.list_(pa.float32(), 2)), "label": [0]}),

@@ -98,7 +98,7 @@ def test_a_file_of_text_alone(tmp_path: Path) -> None:
     (tmp_path / "lines.csv").write_text("text,who\nto be,a\nor not,b\n")
     source = load(f"file:{tmp_path}/lines.csv", text=Tokenizer(length=4, predict="next-token"), dividing=["who"])
     assert source.label == NEXT and source.train.schema.names == [TOKENS, "who", NEXT]
-    with pytest.raises(InputError, match=r"column 'text' is string, which is not a feature: .*\[data.text\]"):
+    with pytest.raises(InputError, match=r"'text' is string: must be numbers .*or name 'text' in \[data.text\]"):
         load(f"file:{tmp_path}/lines.csv", label="who")
 
 

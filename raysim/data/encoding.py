@@ -1,0 +1,258 @@
+"""Encoding of categories, dates and missing values as numbers, fitted on the training rows of training clients."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from partitioning import Population
+from partitioning.common.bounds import check_columns
+from partitioning.common.columns import repeated
+from partitioning.common.paths import cache as default_cache
+from raysim.common.errors import InputError
+from raysim.data.columns import ColumnRules, Statistic, fields_of, known_values, numbers_of
+from raysim.data.decoding import rewritten
+from raysim.data.features import NumberColumns, features
+
+VERSION = 1
+"""Part of a cached folder's name; raise it if the same rules would encode to other numbers."""
+
+Category: TypeAlias = int | float | str | bool
+
+
+@dataclass(frozen=True)
+class FittedColumn:
+    """Column whose encoding is known.
+
+    Args:
+        name: name of the column.
+        kind: "number", "date" or "category".
+        categories: categories in sorted order.
+        fill: value in the place of missing ones; None if they are not imputed.
+        own: the same of training clients that have their own, by client.
+    """
+
+    name: str
+    kind: str
+    categories: tuple[Category, ...] = ()
+    fill: Category | None = None
+    own: Mapping[int, Category] = field(default_factory=dict)
+
+    def fill_of(self, client: int | None) -> Category | None:
+        """Return the value in the place of a client's missing ones; that of all training clients for test sets."""
+        return self.fill if client is None else self.own.get(client, self.fill)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Encoding of all features of a population.
+
+    Args:
+        rules: rules of the experiment file.
+        columns: fitted columns, by name; other columns stay unchanged.
+    """
+
+    rules: ColumnRules
+    columns: Mapping[str, FittedColumn]
+
+    def __call__(self, batch: pa.RecordBatch, owner: str = "") -> pa.RecordBatch:
+        """Return a batch with encoded columns in the place of the original ones.
+
+        Args:
+            batch: rows with the columns of the population.
+            owner: name of the rows' owner, such as "client 3"; test sets have no statistics of their own.
+        """
+        client = int(owner.removeprefix("client ")) if owner.startswith("client ") else None
+        names: list[str] = []
+        arrays: list[pa.Array] = []
+        for name, values in zip(batch.schema.names, batch.columns, strict=True):
+            fitted = self.columns.get(name)
+            encoded = {name: values} if fitted is None else self._encoded(fitted, values, client)
+            names, arrays = [*names, *encoded], [*arrays, *encoded.values()]
+        kept = {each.name: each for each in batch.schema if each.name not in self.columns}
+        fields = [kept.get(name, pa.field(name, array.type)) for name, array in zip(names, arrays, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, batch.schema.metadata))
+
+    def names_of(self, fitted: FittedColumn) -> list[str]:
+        """Return the names of the columns that a column becomes."""
+        if fitted.kind != "category" or self.rules.encode == "index":
+            return [fitted.name]
+        return [f"{fitted.name}_{_title(each)}" for each in fitted.categories[int(self.rules.drop_first) :]]
+
+    def _encoded(self, fitted: FittedColumn, values: pa.Array, client: int | None) -> dict[str, pa.Array]:
+        fill = fitted.fill_of(client)
+        if fitted.kind != "category":
+            numbers = numbers_of(values)
+            if fill is not None:
+                numbers[np.isnan(numbers)] = fill
+            return {fitted.name: pa.array(numbers)}
+        codes = _codes(values, fitted.categories)
+        if fill is not None:
+            codes[known_values(values).is_null().to_numpy(zero_copy_only=False)] = fitted.categories.index(fill)
+        names = self.names_of(fitted)
+        if self.rules.encode == "index":
+            return {fitted.name: pa.array(np.where(codes < 0, len(fitted.categories), codes).astype(np.int32))}
+        first = int(self.rules.drop_first)
+        return {name: pa.array((codes == place).astype(np.uint8)) for place, name in enumerate(names, first)}
+
+    def to_json(self, label: str, schema: pa.Schema, dividing: Collection[str]) -> bytes:
+        """Return the rules and the fitted values, to be read by a person.
+
+        Args:
+            label: label column.
+            schema: columns of the population.
+            dividing: columns that identify a row's owner and are no features.
+        """
+        encoded: list[str] = []
+        for each in fields_of(schema, {label, *dividing}):
+            encoded += self.names_of(self.columns[each.name]) if each.name in self.columns else [each.name]
+        rules = {"encode": self.rules.encode, "drop_first": self.rules.drop_first, "impute": self.rules.impute}
+        content = {
+            **rules,
+            "fit": "client" if self.rules.per_client else "global",
+            "columns": [self._described(each) for each in self.columns.values()],
+            "features": encoded,
+        }
+        return (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+    def _described(self, fitted: FittedColumn) -> dict[str, Any]:
+        found: dict[str, Any] = {"name": fitted.name, "kind": fitted.kind}
+        if fitted.kind == "category":
+            found["categories"] = list(fitted.categories)
+        if fitted.fill is not None:
+            found["missing"] = fitted.fill
+        if fitted.own:
+            found["missing_by_client"] = {str(client): value for client, value in sorted(fitted.own.items())}
+        return found
+
+
+def fit_encoding(population: Population, rules: ColumnRules) -> Encoding:
+    """Return the encoding of a population's columns, fitted on the training rows of its training clients.
+
+    Args:
+        population: population in the view of its fold.
+        rules: rules of the experiment file.
+
+    Raises:
+        InputError: a name is no feature, features are no numbers, or a column has no value to fit.
+    """
+    manifest = population.manifest
+    besides = {manifest.label, *manifest.dividing}
+    rules.check_names(population.schema, besides)
+    if not isinstance(features(rules.as_numbers(population.schema), manifest.label, manifest.dividing), NumberColumns):
+        raise InputError("[data.columns] on arrays or images: is only for columns of numbers; remove it")
+    columns: dict[str, FittedColumn] = {}
+    for each in fields_of(population.schema, besides):
+        if each.name in rules.categories:
+            columns[each.name] = _fit_category(population, each.name, rules)
+        elif each.name in rules.dates or rules.impute is not None:
+            columns[each.name] = _fit_numbers(population, each.name, rules)
+    encoding = Encoding(rules, columns)
+    names = [name for each in columns.values() for name in encoding.names_of(each)]
+    check_columns("one-hot encoding", len(names))
+    if (twice := repeated([*names, *(name for name in population.schema.names if name not in columns)])) is not None:
+        raise InputError(
+            f"data.columns: the encoded columns have two named {twice!r}: must differ; rename the column, or set "
+            'data.columns.encode = "index"'
+        )
+    return encoding
+
+
+def encode_population(population: Population, encoding: Encoding, cache: Path | None = None) -> Path:
+    """Return the folder of the same population with encoded columns; the first call makes it.
+
+    Args:
+        population: population with the columns of the encoding.
+        encoding: encoding of its columns.
+        cache: folder of prepared populations, by default `decoded` in raysim's cache.
+    """
+    manifest = population.manifest
+    content = encoding.to_json(manifest.label, population.schema, manifest.dividing)
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    folder = (cache or default_cache() / "decoded") / f"{population.digest}-columns-{VERSION}-{digest}"
+    return rewritten(population, folder, encoding, "encode its columns")
+
+
+def _fit_category(population: Population, name: str, rules: ColumnRules) -> FittedColumn:
+    counts: Counter[Category] = Counter()
+    own: dict[int, Category] = {}
+    for client, values in _train_values(population, name):
+        found: Counter[Category] = Counter()
+        for each in pc.value_counts(known_values(values).drop_null()).to_pylist():
+            found[each["values"]] = each["counts"]
+        counts.update(found)
+        if rules.per_client and rules.impute is not None and found:
+            own[client] = _most_frequent(found)
+    if not counts:
+        raise _without_values(name)
+    fill = None if rules.impute is None else _most_frequent(counts)
+    return FittedColumn(name, "category", tuple(sorted(counts)), fill, own)
+
+
+def _fit_numbers(population: Population, name: str, rules: ColumnRules) -> FittedColumn:
+    kind = "date" if name in rules.dates else "number"
+    if rules.impute is None:
+        return FittedColumn(name, kind)
+    if not isinstance(rules.impute, str):
+        return FittedColumn(name, kind, fill=float(rules.impute))
+    parts: list[np.ndarray] = []
+    own: dict[int, Category] = {}
+    for client, values in _train_values(population, name):
+        numbers = numbers_of(values)
+        parts.append(numbers[~np.isnan(numbers)])
+        if rules.per_client and parts[-1].size:
+            own[client] = _statistic(rules.impute, parts[-1])
+    whole = np.concatenate(parts)
+    if not whole.size:
+        raise _without_values(name)
+    return FittedColumn(name, kind, fill=_statistic(rules.impute, whole), own=own)
+
+
+def _train_values(population: Population, name: str) -> Sequence[tuple[int, pa.Array]]:
+    """Return the values in the training rows of each training client, in order of the clients."""
+    found = []
+    for client in population.train_clients.tolist():
+        batch = population.batch(client)
+        found.append((client, batch.column(name)[: batch.num_rows - int(population.test_sizes[client])]))
+    return found
+
+
+def _statistic(name: Statistic | str, values: np.ndarray) -> float:
+    if name == "mean":
+        return float(values.mean())
+    if name == "median":
+        return float(np.median(values))
+    distinct, counts = np.unique(values, return_counts=True)
+    return float(distinct[np.argmax(counts)])
+
+
+def _most_frequent(counts: Counter[Category]) -> Category:
+    """Return the most frequent category, the first in sorted order among equals."""
+    return max(sorted(counts), key=lambda each: counts[each])
+
+
+def _codes(values: pa.Array, categories: tuple[Category, ...]) -> np.ndarray:
+    """Return each value's place among the categories, int64; -1 for a missing or unseen one."""
+    known = known_values(values)
+    codes = pc.fill_null(pc.index_in(known, value_set=pa.array(categories, known.type)), -1)
+    return np.array(codes.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _title(category: Category) -> str:
+    return f"{category:g}" if isinstance(category, float) else str(category)
+
+
+def _without_values(name: str) -> InputError:
+    return InputError(
+        f"column {name!r} has no value in the training rows of the training clients: must have one to fit; leave it "
+        f"out by data.without = [{name!r}]"
+    )

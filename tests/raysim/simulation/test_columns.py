@@ -1,0 +1,130 @@
+"""A table with categories, dates and missing values: its runs, and the file with the fitted values."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import raysim
+from partitioning.cli.make import make
+from raysim import InputError
+from raysim.config.experiment import Experiment
+from tests.kit.runs import quick_run
+
+COLUMNS = {"categories": ["pain"], "drop_first": True, "dates": ["admitted"], "impute": "median"}
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    rows = 240
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(30, 80, rows),
+            "chol": np.where(rng.random(rows) < 0.2, np.nan, rng.normal(220, 40, rows).round()),
+            "pain": rng.choice(["typical", "atypical", "none", ""], rows),
+            "admitted": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, rows), "D"),
+            "smoker": rng.choice([True, False], rows),
+            "hospital": rng.choice(list("ABCDE"), rows),
+        }
+    )
+    frame["outcome"] = (frame["age"] + rng.normal(0, 10, rows) > 55).astype(int)
+    frame.to_csv(tmp_path / "patients.csv", index=False)
+    return tmp_path / "patients.csv"
+
+
+def experiment(csv: Path, **data: Any) -> dict[str, Any]:
+    return {
+        "rounds": 3,
+        "data": {
+            "dataset": f"file:{csv}",
+            "label": "outcome",
+            "standardise": "global",
+            "columns": COLUMNS,
+            "test": 0.2,
+            **data,
+        },
+        "partition": {"scheme": "natural", "column": "hospital", "test_clients": 1, "local_test": 0.2},
+        "model": {"name": "logistic"},
+        "local": {"loss": "binary", "lr": 0.1},
+        "fleet": {"block": 1},
+    }
+
+
+@pytest.mark.parametrize("fit", ["global", "client"])
+def test_a_real_table_has_the_same_bytes_on_actors(
+    csv: Path, tmp_path: Path, two_actors: raysim.Actors, fit: str
+) -> None:
+    given = experiment(csv, columns={**COLUMNS, "fit": fit}, standardise=fit)
+    inline = quick_run(given, tmp_path / "inline", inline=True)
+    actors = quick_run(given, tmp_path / "actors", fleet=two_actors)
+    for file in ("columns.json", "fedavg/model.safetensors"):
+        assert (inline.folder / file).read_bytes() == (actors.folder / file).read_bytes()
+    assert inline.results[0].metrics == actors.results[0].metrics
+    assert inline.results[0].metrics["local_accuracy"] > 0.8
+    content = json.loads((inline.folder / "columns.json").read_text())
+    assert content["features"] == ["age", "chol", "pain_none", "pain_typical", "admitted", "smoker"]
+    assert [each["name"] for each in content["columns"]] == ["age", "chol", "pain", "admitted", "smoker"]
+    assert ("missing_by_client" in content["columns"][1]) == (fit == "client")
+    assert next(iter(inline.model().parameters())).shape == (1, 6)
+
+
+def test_a_population_with_missing_values_is_encoded_by_each_run(csv: Path, tmp_path: Path) -> None:
+    out = tmp_path / "made"
+    options = ["--scheme", "natural", "--column", "hospital", "--label", "outcome", "--local-test", "0.2"]
+    done = CliRunner().invoke(make, [str(csv), "--out", str(out), *options, "--missing", "chol"])
+    assert done.exit_code == 0, done.output
+    given = experiment(csv)
+    del given["partition"]
+    for number, encode in enumerate(["onehot", "index"]):
+        columns = {**COLUMNS, "encode": encode, "drop_first": False}
+        run = quick_run(
+            {**given, "data": {"population": str(out), "columns": columns}}, tmp_path / f"{number}", inline=True
+        )
+        assert next(iter(run.model().parameters())).shape == (1, 7 if encode == "onehot" else 5)
+    with pytest.raises(InputError, match=r"'pain' is large_string|'pain' is string"):
+        quick_run({**given, "data": {"population": str(out)}}, tmp_path / "plain", inline=True)
+
+
+def test_a_second_table_is_encoded_by_the_training_rows(csv: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(csv, keep_default_na=False, na_values={"chol": [""]})
+    frame.assign(pain="unseen").iloc[:30].to_csv(tmp_path / "test.csv", index=False)
+    run = quick_run(experiment(csv, test=f"file:{tmp_path}/test.csv"), tmp_path / "run", inline=True)
+    content = json.loads((run.folder / "columns.json").read_text())
+    assert content["columns"][2]["categories"] == ["atypical", "none", "typical"]
+    assert run.results[0].metrics["test_accuracy"] > 0.5
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"categoris": ["pain"]}, "unknown key 'data.columns.categoris'.*did you mean 'categories'"),
+        ({"impute": "mode"}, "data.columns.impute"),
+        ({"drop_first": True}, "drop_first = true without one-hot categories"),
+        ({"categories": ["pain"], "encode": "index", "drop_first": True}, "drop_first = true without one-hot"),
+        ({"categories": ["pain"], "fit": "client"}, 'data.columns.fit = "client" without a statistic'),
+        ({"categories": ["pain", "pain"]}, "name each only once"),
+    ],
+)
+def test_wrong_keys_are_refused(csv: Path, columns: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Experiment.of(experiment(csv, columns=columns))
+
+
+def test_statistics_of_clients_are_not_private(csv: Path) -> None:
+    given = {**experiment(csv, standardise="none"), "privacy": {"noise": 1.0, "clip": 1.0, "delta": 1e-3}}
+    given["algorithm"] = {"name": "fedavg", "sampling": "poisson", "weighting": "equal", "fraction": 0.5}
+    given["partition"] = {"scheme": "iid", "clients": 10}
+    with pytest.raises(InputError, match=r"data.columns.impute = 'median' with \[privacy\]: must be a number"):
+        Experiment.of(given)
+    given["data"]["columns"] = {"categories": ["pain"]}
+    assert Experiment.of(given).data.columns is not None
+
+
+def test_text_and_columns_exclude_each_other(csv: Path) -> None:
+    with pytest.raises(InputError, match=r"\[data.columns\] with \[data.text\]"):
+        Experiment.of(experiment(csv, text={"column": "pain"}))
