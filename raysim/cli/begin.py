@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import jinja2
@@ -15,6 +15,7 @@ from partitioning.common.text import printable, word
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import Source
 from partitioning.store.manifest import MANIFEST
+from raysim.cli.table_facts import ColumnFacts, facts_of
 from raysim.common.errors import InputError, unknown
 from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, SHIFTED, check_dataset
 from raysim.data.features import ArrayColumn, ImageColumn, form_of, is_number
@@ -55,6 +56,11 @@ class Facts:
         numbers: whether the label is a number to predict.
         text: column of text to read; "" without one.
         label: whether the data have a label; otherwise the text predicts itself.
+        columns: all columns of a table, in words.
+        encoded: keys of `[data.columns]`.
+        codes: columns of few whole numbers, which may be categories.
+        split: column that divides rows into training and test rows; "" without one.
+        two_classes: whether the label has two classes.
     """
 
     data: Mapping[str, object]
@@ -68,6 +74,11 @@ class Facts:
     numbers: bool = False
     text: str = ""
     label: bool = True
+    columns: Sequence[str] = ()
+    encoded: Mapping[str, object] = field(default_factory=dict)
+    codes: Sequence[str] = ()
+    split: str = ""
+    two_classes: bool = False
 
 
 def experiment_for(data: str, file: str, label: str | None = None) -> str:
@@ -97,6 +108,10 @@ def experiment_for(data: str, file: str, label: str | None = None) -> str:
         without=_toml({"without": list(facts.without)}),
         text=_toml({"column": facts.text}),
         partition=_toml({"scheme": "natural", "column": facts.owner}),
+        columns=[printable(each) for each in facts.columns],
+        encoded=_toml(facts.encoded),
+        codes=printable(listing(list(facts.codes))),
+        local_test=_toml({"local_test": facts.split}),
     )
 
 
@@ -143,16 +158,43 @@ def _of_table(path: Path, label: str | None) -> Facts:
     fields = {field.name: field.type for field in source.schema}
     label = _label(fields, label, str(path))
     others = [name for name in fields if name != label]
-    owner = next((name for name in others if OWNER.fullmatch(name) and is_label(fields[name])), "")
-    texts = [name for name in others if name != owner and _is_text(fields[name])]
-    without = [name for name in others if name != owner and not _is_feature(source.schema.field(name))]
+    classes, two = _classes(source, label)
+    facts = {each.name: each for each in facts_of(source) if each.name != label}
+    owner = next((n for n in others if OWNER.fullmatch(n) and is_label(fields[n]) and not facts[n].missing), "")
+    split = next((name for name, each in facts.items() if each.is_split and owner), "")
+    features = [each for name, each in facts.items() if name not in (owner, split)]
+    texts = [each.name for each in features if each.is_text]
     has_images = any(_is_image(source.schema.field(name)) for name in others)
     data = {"dataset": f"{FILE}{path}"} | ({} if label == LABELS[0] else {"label": label})
-    about = f"{len(others)} columns and the label {label!r}: {_classes(source, label)}"
-    model, numbers = "cnn" if has_images else "mlp", not is_label(fields[label])
-    if texts and len(others) == len(texts) + bool(owner):  # there is nothing else to learn from
-        return Facts(data, about, "transformer", owner=owner, numbers=numbers, text=texts[0])
-    return Facts(data, about, model, sizes=has_images, owner=owner, without=without, numbers=numbers)
+    about = f"{len(others)} columns and the label {label!r}: {classes}"
+    common = Facts(data, about, "mlp", owner=owner, numbers=not is_label(fields[label]), split=split, two_classes=two)
+    if len(texts) == len(others) - bool(owner) - bool(split) and (
+        len(texts) == 1 or not all(facts[name].is_category for name in texts)
+    ):  # there is nothing else to learn from
+        return replace(common, model="transformer", text=texts[0])
+    plain = [] if has_images else [each for each in features if is_number(each.kind) and not each.is_empty]
+    encoded = [] if has_images else [each for each in features if each.is_category or each.is_date]
+    kept = {owner, split, *(each.name for each in (*plain, *encoded))}
+    apart = [name for name in others if name not in kept and not (has_images and _is_image(source.schema.field(name)))]
+    return replace(
+        common,
+        model="cnn" if has_images else "mlp",
+        sizes=has_images,
+        without=[name for name in apart if name in facts or not _is_feature(source.schema.field(name))],
+        columns=[each.line for each in facts.values()],
+        encoded=_encoded(plain, encoded),
+        codes=[each.name for each in plain if each.may_be_category],
+    )
+
+
+def _encoded(plain: Sequence[ColumnFacts], encoded: Sequence[ColumnFacts]) -> dict[str, object]:
+    """Return the keys of `[data.columns]` for columns of numbers, and for categories and dates."""
+    keys: dict[str, object] = {
+        "categories": [each.name for each in encoded if each.is_category],
+        "dates": [each.name for each in encoded if each.is_date],
+        "impute": "median" if any(each.missing for each in (*plain, *encoded)) else "",
+    }
+    return {key: value for key, value in keys.items() if value}
 
 
 def _label(fields: dict[str, pa.DataType], label: str | None, where: str) -> str:
@@ -169,12 +211,14 @@ def _label(fields: dict[str, pa.DataType], label: str | None, where: str) -> str
     return able[0]
 
 
-def _classes(source: Source, label: str) -> str:
+def _classes(source: Source, label: str) -> tuple[str, bool]:
+    """Return the classes in words, and whether they are two."""
     kind = source.schema.field(label).type
     if not is_label(kind):
-        return "numbers" if is_number(kind) else str(kind)
+        return "numbers" if is_number(kind) else str(kind), False
     found = distinct(_texts(source, label))
-    return ", ".join(map(str, found)) if len(found) <= MOST_CLASSES else f"{len(found)} classes"
+    words = ", ".join(map(str, found)) if len(found) <= MOST_CLASSES else f"{len(found)} classes"
+    return words, len(found) == 2
 
 
 def _texts(source: Source, label: str) -> Iterator[pa.Array]:
@@ -186,10 +230,6 @@ def _texts(source: Source, label: str) -> Iterator[pa.Array]:
             raise InputError(f"label column {label!r} has missing values: fill them in, or drop the rows")
         rows += batch.num_rows
         yield batch.column(0)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return is_label(kind) and not is_number(kind)
 
 
 def _is_feature(field: pa.Field) -> bool:

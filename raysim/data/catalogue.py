@@ -127,6 +127,12 @@ DATASETS: Mapping[str, NamedDataSet] = {
         "raysim.data.abide:read_abide",
         ("site", "subject"),
     ),
+    "heart-disease": NamedDataSet(
+        "740 patients of 4 hospitals, 10 numbers, 2 classes; comes with raysim",
+        "raysim.data.heart_disease:read_heart_disease",
+        ("hospital", "split"),
+        label="disease",
+    ),
     "eicu": NamedDataSet(
         "admissions to hospitals, numbers, 2 classes; your table, licensed",
         "raysim.data.tabular:read_eicu",

@@ -151,7 +151,7 @@ def _listed(names: Sequence[str]) -> str:
 def _fault(table: pa.Table, column: pa.Field, rules: ColumnRules) -> _Fault | None:
     name, kind, values = column.name, column.type, table[column.name]
     if name in rules.dates or name in rules.categories:
-        wrong = _wrong_date(values) if name in rules.dates else _wrong_category(kind)
+        wrong = wrong_date(values) if name in rules.dates else _wrong_category(kind)
         if wrong:
             return _Fault(name, f"{name!r} {wrong}")
     elif pa.types.is_null(kind):
@@ -160,7 +160,7 @@ def _fault(table: pa.Table, column: pa.Field, rules: ColumnRules) -> _Fault | No
         return _Fault(name, f"{name!r} is {kind}", "dates" if is_date(kind) else "")
     elif is_label(kind) and not is_number(kind):
         shown = f"a dictionary of {kind.value_type}" if pa.types.is_dictionary(kind) else kind
-        key = "dates" if not _wrong_date(values) else "categories" if repeats(values) else ""
+        key = "dates" if not wrong_date(values) else "categories" if repeats(values) else ""
         return _Fault(name, f"{name!r} is {shown}", key, _is_text(kind))
     elif not is_number(kind):
         return None
@@ -182,7 +182,7 @@ def _wrong_category(kind: pa.DataType) -> str:
     return "" if is_label(kind) or pa.types.is_floating(kind) else f"is {kind}, whose values are no categories"
 
 
-def _wrong_date(values: pa.ChunkedArray) -> str:
+def wrong_date(values: pa.ChunkedArray) -> str:
     """Return the reason why values are no dates; "" if they are."""
     if is_date(values.type):
         return ""

@@ -2,7 +2,8 @@
 
 The blocks of a page run in their order in one new folder. A block with a title is a file: it is written there. TOML is
 checked by the typed models, Python is executed, and `raysim` and `partitioning` commands run in this process, without
-Ray. `<!-- not run: REASON -->` above a block leaves it out.
+Ray, for two rounds unless the page shows output. Text is the output of the Python block before it.
+`<!-- not run: REASON -->` above a block leaves it out.
 """
 
 import re
@@ -10,6 +11,8 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +37,8 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
-    before, scope = set(sys.modules), {"__name__": "page"}
+    shows_output = any(block.language == "text" for block in blocks(page))
+    before, scope = set(sys.modules), {"__name__": "page", "shortened": not shows_output}
     try:
         for block in blocks(page):
             if block.reason is None:
@@ -59,10 +63,17 @@ def run_python(block: CodeBlock, scope: dict[str, Any]) -> None:
     if block.title:
         Path(block.title).write_text(block.text)
     else:
-        exec(compile(block.text, "page", "exec"), scope)
+        with redirect_stdout(StringIO()) as printed:
+            exec(compile(block.text, "page", "exec"), scope)
+        scope["printed"] = printed.getvalue()
 
 
-def run_shell(block: CodeBlock, _: dict[str, Any]) -> None:
+def check_output(block: CodeBlock, scope: dict[str, Any]) -> None:
+    """A block of text is what the Python block before it prints."""
+    assert scope.pop("printed") == block.text
+
+
+def run_shell(block: CodeBlock, scope: dict[str, Any]) -> None:
     for line in re.sub(r"\\\n\s*", " ", block.text).splitlines():
         words = shlex.split(line, comments=True)
         if words[:4] == ["pip", "install", "-q", "uv"]:  # the two commands of the README: .ci/run runs them
@@ -70,15 +81,15 @@ def run_shell(block: CodeBlock, _: dict[str, Any]) -> None:
             if words[0] == "pytest":
                 continue
         assert words[0] in RUN, f"{line}: mark the block by <!-- not run: REASON -->"
-        run_words(words)
+        run_words(words, scope["shortened"])
 
 
-def run_words(words: list[str]) -> None:
+def run_words(words: list[str], shortened: bool = True) -> None:
     group: Any = commands.cli if words[0] == "raysim" else partitioning_commands._group
     arguments = words[1:]
     if words[0] == "raysim" and arguments[0] in SHORT:
         arguments += [] if "--inline" in arguments else ["--inline"]
-        arguments += SHORT[arguments[0]]
+        arguments += SHORT[arguments[0]] if shortened else []
     with pytest.raises(SystemExit) as ended:
         run_command(group, words[0], arguments)
     assert not ended.value.code, words
@@ -88,5 +99,5 @@ RUNNERS: dict[str, Callable[[CodeBlock, dict[str, Any]], None]] = {
     "toml": run_toml,
     "python": run_python,
     "sh": run_shell,
-    "text": lambda *_: None,
+    "text": check_output,
 }

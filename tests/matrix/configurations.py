@@ -59,6 +59,18 @@ ONE_LOGIT = {
     "local": {"loss": "binary", "lr": 0.1, "batch_size": 8},
     "evaluate": {"every": 2, "metrics": ["accuracy", "loss", "f1", "auc", "average_precision", "brier", "ece"]},
 }
+REAL_TABLE = {
+    "data": {
+        "dataset": "heart-disease",
+        "columns": {"categories": ["cp", "restecg"], "drop_first": True, "impute": "mean", "fit": "client"},
+        "standardise": "client",
+    },
+    "partition": {"scheme": "natural", "column": "hospital", "local_test": "split", "test_clients": 1},
+    "model": {"name": "logistic"},
+    "local": {"loss": "binary", "lr": 0.1, "batch_size": 8},
+    "evaluate": {"every": 2, "metrics": ["accuracy", "loss", "auc"]},
+}
+"""Hospitals with categories, a column that names their test rows, and statistics of their own."""
 LOW_RANK = {
     "partition": {"scheme": "iid", "clients": 60},
     "model": {"name": "mlp", "hidden": [50]},
@@ -160,6 +172,7 @@ def _options() -> dict[str, dict[str, Any]]:
         ),
         "augmented": experiment(tables={"data": AUGMENTED}),
         "one logit": experiment(tables=ONE_LOGIT),
+        "real table": experiment(tables=REAL_TABLE),
         "domains": experiment("fedbn", {"fleet": {"block": "auto"}}),
     }
 
@@ -264,6 +277,7 @@ ON_ACTORS = (
     "centralized",
     "fedbs",
     "one logit",
+    "real table",
     "apfl",
     "ifca",
     "fedasync of vanishing clients",

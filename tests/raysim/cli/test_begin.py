@@ -46,9 +46,51 @@ def test_an_experiment_on_a_table_names_its_columns_and_runs(folder: Path) -> No
     done = raysim("init", "visits.parquet", "first.toml")
     assert done.exit_code == 0 and "raysim run first.toml" in done.output
     raw = tomllib.loads((folder / "first.toml").read_text())
-    assert raw["data"]["label"] == "outcome" and raw["data"]["without"] == ["note", "day"]
+    assert raw["data"]["label"] == "outcome" and raw["data"]["without"] == ["note"]
+    assert raw["data"]["columns"] == {"dates": ["day"]} and raw["local"]["loss"] == "binary"
     assert raw["partition"] == {"scheme": "natural", "column": "ward"}
     assert raysim("run", "first.toml", "--inline", "--out", "run", "--set", "rounds=1").exit_code == 0
+
+
+def test_an_experiment_on_a_real_table_names_every_column_and_runs(folder: Path) -> None:
+    random = np.random.default_rng(1)
+    rows = 200
+    columns = {
+        "age": random.integers(20, 90, rows),
+        "dose": [None if each < 0.1 else each for each in random.random(rows)],
+        "pain": random.choice(["none", "some", ""], rows),
+        "stage": random.integers(1, 5, rows),
+        "admitted": np.datetime64("2024-01-01") + random.integers(0, 400, rows),
+        "name": [f"patient {row}" for row in range(rows)],
+        "empty": [None] * rows,
+        "clinic": random.choice(["a", "b", "c"], rows),
+        "split": random.choice(["train", "test"], rows),
+        "target": random.choice(["well", "ill"], rows),
+    }
+    pyarrow.csv.write_csv(pa.table(columns), "real.csv")
+    assert raysim("init", "real.csv", "real.toml").exit_code == 0
+    text = (folder / "real.toml").read_text()
+    raw = tomllib.loads(text)
+    missing = {name: sum(value in (None, "") for value in columns[name]) for name in ("dose", "pain")}
+    for name in columns.keys() - {"target"}:
+        assert f"\n#   {name}: " in text
+    assert f"#   dose: double, {missing['dose']} of 200 missing\n" in text
+    assert f"#   pain: string, 2 different, {missing['pain']} of 200 missing\n" in text
+    assert raw["data"]["without"] == ["name", "empty"]
+    assert raw["data"]["columns"] == {"categories": ["pain"], "dates": ["admitted"], "impute": "median"}
+    assert "# categories: 'stage' may be codes" in text
+    assert raw["partition"] == {"scheme": "natural", "column": "clinic", "local_test": "split"}
+    assert raysim("run", "real.toml", "--inline", "--out", "run", "--set", "rounds=1").exit_code == 0
+
+
+def test_a_table_of_categories_alone_is_no_text(folder: Path) -> None:
+    random = np.random.default_rng(1)
+    table = {name: random.choice(["x", "y"], 60) for name in ("cap", "gill", "class")}
+    pyarrow.csv.write_csv(pa.table(table), "mushrooms.csv")
+    assert raysim("init", "mushrooms.csv", "m.toml").exit_code == 0
+    raw = tomllib.loads((folder / "m.toml").read_text())
+    assert raw["data"]["columns"] == {"categories": ["cap", "gill"]} and "text" not in raw["data"]
+    assert raysim("run", "m.toml", "--inline", "--out", "run", "--set", "rounds=1").exit_code == 0
 
 
 def test_an_experiment_on_text_alone_reads_it(folder: Path) -> None:

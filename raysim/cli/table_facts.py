@@ -1,0 +1,103 @@
+"""Facts about the columns of a table, from which `raysim init` proposes their roles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from partitioning.common.columns import check_text, is_label
+from partitioning.sources.source import Source
+from partitioning.store.own_tests import TEST, TRAIN
+from raysim.data.columns import FEW, is_date, is_scalar, known_values, missing_rows, wrong_date
+from raysim.data.features import is_number
+
+MOST_DISTINCT = 2**16
+"""Most different values of a column that are counted."""
+
+FEW_NUMBERS = range(3, 11)
+"""Numbers of different whole numbers that may be codes of categories."""
+
+
+@dataclass
+class ColumnFacts:
+    """Facts about a column.
+
+    Args:
+        name: name of the column.
+        kind: type of its values.
+        rows: rows read so far.
+        missing: missing values among them.
+        values: different values, up to `MOST_DISTINCT`.
+        dates: whether all known values are dates.
+    """
+
+    name: str
+    kind: pa.DataType
+    rows: int = 0
+    missing: int = 0
+    values: set[object] = field(default_factory=set)
+    dates: bool = True
+
+    def add(self, column: pa.Array) -> None:
+        """Take in more rows."""
+        self.rows += len(column)
+        self.missing += missing_rows(column)
+        if self.is_text or pa.types.is_integer(self.kind):
+            if len(self.values) <= MOST_DISTINCT:
+                self.values.update(pc.unique(known_values(column)).drop_null().to_pylist())
+            self.dates = self.dates and self.is_text and not wrong_date(column)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the column holds text."""
+        return is_label(self.kind) and not is_number(self.kind)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no value is known."""
+        return self.missing == self.rows
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the column divides rows into training and test rows."""
+        return self.is_text and not self.missing and self.values == {TRAIN, TEST}
+
+    @property
+    def is_date(self) -> bool:
+        """Whether the column holds dates."""
+        return not self.is_empty and (is_date(self.kind) or (self.is_text and self.dates))
+
+    @property
+    def is_category(self) -> bool:
+        """Whether the column holds text that repeats as categories do."""
+        return self.is_text and not self.is_date and 1 < len(self.values) <= max(FEW, self.rows // 2)
+
+    @property
+    def may_be_category(self) -> bool:
+        """Whether the column holds few whole numbers, which may be codes."""
+        return pa.types.is_integer(self.kind) and len(self.values) in FEW_NUMBERS
+
+    @property
+    def line(self) -> str:
+        """The column in words."""
+        kind = self.kind.value_type if pa.types.is_dictionary(self.kind) else self.kind
+        counted = f", {len(self.values)} different" if self.is_text and len(self.values) <= MOST_DISTINCT else ""
+        return f"{self.name}: {kind}{counted}" + (f", {self.missing} of {self.rows} missing" if self.missing else "")
+
+
+def facts_of(source: Source) -> list[ColumnFacts]:
+    """Read a table once and return the facts about each of its plain columns, in their order.
+
+    Raises:
+        InputError: a text is not UTF-8, or the table cannot be read.
+    """
+    found = [ColumnFacts(each.name, each.type) for each in source.schema if is_scalar(each.type)]
+    rows = 0
+    for batch in source.batches([each.name for each in found]) if found else ():
+        check_text(batch, name=source.name, first=rows)
+        rows += batch.num_rows
+        for facts, column in zip(found, batch.columns, strict=True):
+            facts.add(column)
+    return found
