@@ -92,14 +92,14 @@ class Algorithm:
     @cached_property
     def folded(self) -> tuple[Option, ...]:
         """Options of a round in the order of their hooks: those given, and those that the parts stand for."""
-        by, average = self.schedule.sample.by, self.sharing.newcomer == "average"
-        sampler = (by,) if isinstance(by, Option) else ()
-        return ordered((*sampler, *((AverageForNewcomers(),) if average else ()), *self.options))
+        by, average = self.schedule.participation.by, self.sharing.newcomer == "average"
+        drawing = (by,) if isinstance(by, Option) else ()
+        return ordered((*drawing, *((AverageForNewcomers(),) if average else ()), *self.options))
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
         """Entries that the parts read in a report, beside those that every report has."""
-        parts = (self.weighting, self.schedule.sample.by, self.server, self.until, *self.folded)
+        parts = (self.weighting, self.schedule.participation.by, self.server, self.until, *self.folded)
         return tuple(dict.fromkeys(name for part in parts for name in needs_of(part)))
 
     @property

@@ -15,7 +15,7 @@ def check_conflicts(parts: Parts, devices: Devices | None = None) -> None:
 
     Args:
         parts: parts of a phase.
-        devices: devices of the clients, which may set the clock.
+        devices: devices of the clients, which may set the virtual time.
     """
     of_options = {name: text for option in parts.folded for name, text in option.settings.items()}
 
@@ -28,7 +28,7 @@ def check_conflicts(parts: Parts, devices: Devices | None = None) -> None:
 
 
 def conflicts_of(options: Iterable[type[Option]]) -> tuple[Conflict, ...]:
-    """Return all pairs that are refused, in the order of the checks: of the parts, then of options, of the clock."""
+    """Return all pairs that are refused, in the order of the checks: of the parts, then of options, of virtual time."""
     return (*PAIRS, *(each for option in sorted(options, key=place) for each in option.conflicts), *LATER)
 
 
@@ -112,18 +112,18 @@ PAIRS: tuple[Conflict, ...] = (
 
 LATER: tuple[Conflict, ...] = (
     Conflict(
-        *("clock of the devices", "max_staleness"),
-        "not be used together, because this clock counts arrivals",
+        *("virtual time of the devices", "max_staleness"),
+        "not be used together, because the time of drawn staleness counts arrivals",
         "set concurrency instead",
     ),
     Conflict(
-        *("clock of the devices", "synchronous rounds of its own"),
+        *("virtual time of the devices", "synchronous rounds of its own"),
         "not be used together, because all clients of such a round exchange with the server at once",
         "use another algorithm",
     ),
     Conflict(
-        *("clock of the devices", "candidates"),
-        "not be used together, because candidates would be asked without a clock",
+        *("virtual time of the devices", "candidates"),
+        "not be used together, because candidates would be asked outside virtual time",
         'set algorithm.sampling = "oort" instead',
     ),
     Conflict(

@@ -119,7 +119,7 @@ class Option:
     """Whether the model must have batch-norm layers that track statistics."""
 
     draws_cohort: ClassVar[bool] = False
-    """Whether it draws the cohort, and so stands in `Sample.by`, not among an algorithm's options."""
+    """Whether it draws the cohort, and so stands in `Participation.by`, not among an algorithm's options."""
 
     on_the_way: ClassVar[bool] = False
     """Whether it changes models on their way to the server, late and asynchronous ones too."""
@@ -232,7 +232,7 @@ class Draft:
     def of(cls, state: State, algorithm: Parts, fleet: Fleet) -> Draft:
         """Return the draft of the next round, before its options."""
         census = fleet.census
-        size = algorithm.schedule.sample.size(len(census.clients))
+        size = algorithm.schedule.participation.size(len(census.clients))
         return cls(state, algorithm, fleet, census.clients, census.samples, size, state.initial)
 
     @property
@@ -252,11 +252,13 @@ class Draft:
         return replace(self, notes={**self.notes, name: note})
 
     def with_cohort(self) -> Draft:
-        """Return the draft with its cohort, drawn by the schedule's sample unless an option has drawn it."""
+        """Return the draft with its cohort, drawn by the schedule's rule unless an option has drawn it."""
         if self.cohort is not None:
             return self
-        sample = self.algorithm.schedule.sample
-        return replace(self, cohort=sample.draw(self.clients, self.state.seed, self.number, self.weights, self.size))
+        participation = self.algorithm.schedule.participation
+        return replace(
+            self, cohort=participation.draw(self.clients, self.state.seed, self.number, self.weights, self.size)
+        )
 
     def attended(self) -> Draft:
         """Return the draft as the options change it, with its cohort."""

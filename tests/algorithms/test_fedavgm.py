@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms import Assign, InputError, Local, Momentum, Sample, fedavg, fedavgm
+from algorithms import Assign, InputError, Local, Momentum, Participation, fedavg, fedavgm
 from algorithms.parts.weighting import WeightingName
 from raysim.fleet.inline import InlineFleet
 from tests.kit.reference import DATA, agree, drawn, engine, mean, module, sgd, train
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4)
-SAMPLE = Sample(fraction=0.5)
+SAMPLE = Participation(fraction=0.5)
 
 
 @pytest.mark.parametrize("weighting", ["samples", "equal"])

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms import Assign, InputError, Local, Mix, Sample, State, feddyn
+from algorithms import Assign, InputError, Local, Mix, Participation, State, feddyn
 from raysim.fleet.inline import InlineFleet
 from tests.kit.reference import DATA, Values, agree, drawn, engine, mean, module, sgd, train
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2)
-SAMPLE = Sample(fraction=0.5)
+SAMPLE = Participation(fraction=0.5)
 
 
 def duals(state: State, fleet: InlineFleet, client: int) -> Values:

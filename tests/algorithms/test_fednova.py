@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms import Assign, InputError, Local, Mix, Sample, WeightedMix, fedavg, fednova
+from algorithms import Assign, InputError, Local, Mix, Participation, WeightedMix, fedavg, fednova
 from algorithms.fednova import length
 from algorithms.parts.weighting import WeightingName
 from raysim.fleet.inline import InlineFleet
@@ -17,7 +17,7 @@ from tests.kit.reference import DATA, agree, drawn, engine, mean, module, train
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2)
-SAMPLE = Sample(fraction=0.5)
+SAMPLE = Participation(fraction=0.5)
 PLAIN = (0.0, 0.0)
 
 

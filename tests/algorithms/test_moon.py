@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, linear, normalize
 
-from algorithms import Compute, InputError, Local, Sample, begin, choose, fedavg, moon, next_round
+from algorithms import Compute, InputError, Local, Participation, begin, choose, fedavg, moon, next_round
 from algorithms.training.compute import Execution
 from algorithms.training.own_update import OwnUpdate
 from raysim.fleet.inline import InlineFleet
@@ -19,7 +19,7 @@ from tests.kit.reference import DATA, FP64, agree, drawn, engine, mean, module
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2)
-SAMPLE = Sample(fraction=0.5)
+SAMPLE = Participation(fraction=0.5)
 
 
 def features(model: nn.Sequential, x: torch.Tensor) -> torch.Tensor:
@@ -86,7 +86,7 @@ def test_a_first_update_has_no_contrast_whatever_zero_weights_do(execution: Exec
 
     model = nn.Sequential(Normed(4, 4), *perceptron()).double()
     compute, found = Compute(execution, "fp64"), list[np.ndarray]()
-    for algorithm in (moon(Sample(), LOCAL, mu=5.0), fedavg(Sample(), LOCAL)):
+    for algorithm in (moon(Participation(), LOCAL, mu=5.0), fedavg(Participation(), LOCAL)):
         fleet = federation(DATA, deepcopy(model), algorithm.sharing, compute=compute)
         found.append(next_round(begin(model, fleet, 0), algorithm.computed(compute), fleet).model.floats)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12, atol=1e-14)
@@ -108,7 +108,7 @@ def test_dropout_drops_the_same_units_in_every_execution(execution: str, federat
 
     found = []
     for way in ("sequential", execution):
-        compute, algorithm = Compute(way, "fp64"), moon(Sample(), LOCAL, mu=5.0)  # type: ignore[arg-type]
+        compute, algorithm = Compute(way, "fp64"), moon(Participation(), LOCAL, mu=5.0)  # type: ignore[arg-type]
         fleet = federation(DATA, made(), algorithm.sharing, 3, compute, 3)
         state = begin(made(), fleet, 0)
         for _ in range(3):

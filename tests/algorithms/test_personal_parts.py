@@ -16,7 +16,7 @@ from algorithms import (
     Layout,
     Local,
     Mix,
-    Sample,
+    Participation,
     Work,
     fedavg,
     fedbabu,
@@ -33,7 +33,7 @@ from tests.kit.rounds import same
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2, momentum=0.5)
-SAMPLE = Sample(fraction=0.5)
+SAMPLE = Participation(fraction=0.5)
 ROUNDS = 4
 HEAD = ("3.weight", "3.bias")
 CASES = {

@@ -12,7 +12,7 @@ from algorithms import (
     Layout,
     Local,
     Mix,
-    Sample,
+    Participation,
     Server,
     Yogi,
     fedavg,
@@ -24,7 +24,7 @@ from tests.kit.models import MODELS, Federation, simulate
 from tests.kit.rounds import same
 
 LOCAL = Local(lr=0.05, batch_size=4)
-SAMPLE = Sample(fraction=0.7)
+SAMPLE = Participation(fraction=0.7)
 
 
 CASES = [(name, model) for name in ALGORITHMS for model in MODELS if model != "mlp" or name not in NEEDS_BATCH_NORM]

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from algorithms import InputError, Local, Sample, fedavg, q_fedavg
+from algorithms import InputError, Local, Participation, fedavg, q_fedavg
 from algorithms.qfedavg import LossPower
 from raysim.fleet.inline import InlineFleet
 from tests.kit.reference import DATA, agree, drawn, engine, mean, module, sgd, train
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2)
-SAMPLE = Sample(fraction=0.5)
+SAMPLE = Participation(fraction=0.5)
 
 
 @pytest.mark.parametrize("q", [0.3, 1.0, 3.0])

@@ -15,9 +15,9 @@ from algorithms import (
     Divergence,
     InputError,
     Local,
+    Participation,
     Purpose,
     Robust,
-    Sample,
     begin,
     fedavg,
     feddyn,
@@ -48,7 +48,7 @@ from tests.kit.rounds import same, simulate
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.1, batch_size=4, epochs=2)
-SAMPLE = Sample(cohort=5)
+SAMPLE = Participation(cohort=5)
 EXACT = replace(LOCAL, compute=FP64)
 RULES: tuple[Aggregate, ...] = (
     Median(),
@@ -207,7 +207,7 @@ def test_a_server_rule_gets_the_number_of_clients(federation: Federation) -> Non
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 def test_the_aggregate_of_one_client_is_its_model(rule: Aggregate, federation: Federation) -> None:
-    plain = fedavg(Sample(cohort=1), EXACT, weighting="equal")
+    plain = fedavg(Participation(cohort=1), EXACT, weighting="equal")
     (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.having(Robust(rule))))
     np.testing.assert_array_equal(one.model.floats, other.model.floats)
 
@@ -221,7 +221,7 @@ def test_an_attack_by_nobody_or_with_the_honest_sign_is_none(attack: Attack, fed
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_runs_under_it_or_says_why_not(name: str, federation: Federation) -> None:
-    algorithm = named(name, Sample(cohort=4), replace(LOCAL, epochs=1))
+    algorithm = named(name, Participation(cohort=4), replace(LOCAL, epochs=1))
     for rule, attack in ((Median(), None), (Mean(), Attack(0.4)), (Krum(1), Attack(0.4, "inner-product"))):
         try:
             guarded = under(algorithm, rule, attack)
@@ -238,7 +238,7 @@ def test_the_wrong_pairs_are_refused() -> None:
         (radfed(SAMPLE, LOCAL, aggregate_every=3), Median(), None),
         (radfed(SAMPLE, LOCAL, aggregate_every=3), Mean(), Attack(0.2, "inner-product")),
         (ALGORITHMS["fedasync"](SAMPLE, LOCAL), Mean(), Attack()),
-        (ALGORITHMS["centralized"](Sample(), LOCAL), Median(), None),
+        (ALGORITHMS["centralized"](Participation(), LOCAL), Median(), None),
         (ALGORITHMS["fedbs"](SAMPLE, LOCAL), Krum(1), None),
         (ALGORITHMS["fednova"](SAMPLE, LOCAL), Median(), None),
         (ALGORITHMS["singleset"](SAMPLE, LOCAL), Median(), None),
@@ -267,7 +267,7 @@ def test_an_update_that_is_not_finite_or_took_no_step_is_left_out(federation: Fe
     sizes = (11, 4, 9, 0, 6, 7)
     data = clients(sizes, seed=1)
     broken = [(x * np.inf if i == 1 else x, y) for i, (x, y) in enumerate(data)]
-    all_of_them = fedavg(Sample(), replace(EXACT, nonfinite="leave-out")).having(Robust(Median()))
+    all_of_them = fedavg(Participation(), replace(EXACT, nonfinite="leave-out")).having(Robust(Median()))
     without = federation([data[i] for i in (0, 2, 4, 5)], module(), compute=FP64)
     state = next_round(begin(module(), federation(broken, module(), compute=FP64), 0), all_of_them,
                        federation(broken, module(), compute=FP64))  # fmt: skip
@@ -279,7 +279,7 @@ def test_an_update_that_is_not_finite_or_took_no_step_is_left_out(federation: Fe
     one = simulate(full, federation(broken, module(), compute=FP64), module(), 2)
     other = simulate(full, without, module(), 2)
     np.testing.assert_allclose(one.model.floats, other.model.floats, rtol=1e-9, atol=1e-12)
-    robust = fedavg(Sample(), EXACT).having(Robust(Median()))
+    robust = fedavg(Participation(), EXACT).having(Robust(Median()))
     with pytest.raises(DivergedError):
         simulate(robust, federation(broken, module(), compute=FP64), module(), 1)
 
@@ -288,7 +288,7 @@ def test_nobody_with_a_step_leaves_the_model(federation: Federation) -> None:
     empty = clients((0, 0, 0))
     fleet = federation(empty, perceptron(True))
     state = begin(perceptron(True), fleet, 0)
-    assert same(next_round(state, fedavg(Sample(), LOCAL).having(Robust(Krum(1))), fleet).model, state.model)
+    assert same(next_round(state, fedavg(Participation(), LOCAL).having(Robust(Krum(1))), fleet).model, state.model)
 
 
 def test_measures_see_the_models_that_are_sent(federation: Federation) -> None:

@@ -15,7 +15,7 @@ from algorithms import (
     InputError,
     Local,
     Mix,
-    Sample,
+    Participation,
     State,
     apfl,
     choose,
@@ -33,7 +33,7 @@ from tests.kit.rounds import same, simulate
 Federation = Callable[..., InlineFleet]
 Client = Callable[[nn.Module, Values, int, list[np.ndarray]], nn.Module]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2)
-SAMPLE = Sample(fraction=0.5)
+SAMPLE = Participation(fraction=0.5)
 ROUNDS = 4
 
 
@@ -221,9 +221,9 @@ def test_pfedme_that_follows_at_once_is_fedavg(federation: Federation) -> None:
 def test_per_fedavg_without_a_look_ahead_is_fedavg_on_every_second_batch(federation: Federation, epochs: int) -> None:
     """On two full batches, which are one batch twice, it takes one step; on one too, which it takes twice."""
     full = replace(LOCAL, batch_size="full", epochs=epochs)
-    state, fleet = engine(federation, per_fedavg(Sample(), full, inner_lr=0.0), 1)
+    state, fleet = engine(federation, per_fedavg(Participation(), full, inner_lr=0.0), 1)
     full = replace(full, epochs=1)
-    shared, _ = engine(federation, fedavg(Sample(), full, weighting="equal"), 1)
+    shared, _ = engine(federation, fedavg(Participation(), full, weighting="equal"), 1)
     ours, theirs = (fleet.layouts.shared.unpack(each.model) for each in (state, shared))
     for name in dict(module().named_parameters()):
         np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-9, atol=1e-12)
@@ -231,7 +231,7 @@ def test_per_fedavg_without_a_look_ahead_is_fedavg_on_every_second_batch(federat
 
 def test_a_look_ahead_without_its_step_is_undone(federation: Federation) -> None:
     """Of five samples batch norm refuses the last, alone in its batch."""
-    algorithm = per_fedavg(Sample(), replace(LOCAL, epochs=1), inner_lr=0.2)
+    algorithm = per_fedavg(Participation(), replace(LOCAL, epochs=1), inner_lr=0.2)
     fleet = federation(clients((5,)), module(), algorithm.sharing, compute=FP64)
     state = simulate(algorithm, fleet, module(), 1)
     found, first = fleet.layouts.shared.unpack(state.model), module().state_dict()

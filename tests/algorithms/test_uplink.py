@@ -17,9 +17,9 @@ from algorithms import (
     Local,
     Noise,
     Packed,
+    Participation,
     Quantise,
     RandomK,
-    Sample,
     Sign,
     TopK,
     Uplink,
@@ -36,7 +36,7 @@ from tests.kit.rounds import same
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4)
-SAMPLE = Sample(fraction=0.7)
+SAMPLE = Participation(fraction=0.7)
 CHAINS = {
     "clip, top-k, quantise": Uplink((Clip(0.1), TopK(0.3), Quantise(8))),
     "random-k with feedback": Uplink((RandomK(0.3, scale=False),), feedback=True),
@@ -147,7 +147,7 @@ def test_feedback_loses_nothing(federation: Federation) -> None:
     """One client: the sum of its changes is the sum of what arrived and what it still owes."""
     uplink = Uplink((TopK(0.05), Sign()), feedback=True)
     local, compute = replace(LOCAL, lr=0.01), Compute("sequential", "fp64")
-    algorithm = fedavg(Sample(), local).having(uplink).computed(compute)
+    algorithm = fedavg(Participation(), local).having(uplink).computed(compute)
     fleet = federation(clients((9,)), made("mlp", True), algorithm.sharing, 1, compute)
     changes: list[np.ndarray] = []
     trainer = fleet.worker.trainer if hasattr(fleet, "worker") else fleet._worker.trainer
@@ -175,7 +175,7 @@ def test_feedback_loses_nothing(federation: Federation) -> None:
 
 def test_redistribution_sends_on_every_hop(federation: Federation) -> None:
     uplink = Uplink((Clip(1e-3),))
-    algorithm = radfed(Sample(), LOCAL, aggregate_every=3).having(uplink)
+    algorithm = radfed(Participation(), LOCAL, aggregate_every=3).having(uplink)
     found = rounds(federation, algorithm, 3, (9,))
     # Three clipped hops move a model by at most 3 norms.
     distance = float(np.linalg.norm(flat(found[3]) - flat(found[0])))
@@ -186,7 +186,7 @@ def test_redistribution_sends_on_every_hop(federation: Federation) -> None:
 def test_bytes_up_are_those_of_the_message(federation: Federation) -> None:
     uplink = Uplink((TopK(0.1),), feedback=True)
     for model, whole in (("mlp", 0), ("cnn with batch norm", 2 * 4 * 4 + 8)):
-        algorithm = fedavg(Sample(), LOCAL).having(uplink)
+        algorithm = fedavg(Participation(), LOCAL).having(uplink)
         state, fleet = simulate(federation, algorithm, model, "sequential", "fp32", 1)
         size = sum(entry.size for entry in fleet.layouts.shared.entries if entry.is_parameter)
         assert state.report is not None
@@ -196,14 +196,14 @@ def test_bytes_up_are_those_of_the_message(federation: Federation) -> None:
 
 def test_asynchronous_arrivals_send_messages(federation: Federation) -> None:
     uplink = Uplink((TopK(0.1),))
-    algorithm = named("fedasync", Sample(cohort=2), LOCAL).having(uplink)
+    algorithm = named("fedasync", Participation(cohort=2), LOCAL).having(uplink)
     state, fleet = simulate(federation, algorithm, "mlp", "sequential", "fp32", 2)
     size = sum(entry.size for entry in fleet.layouts.shared.entries)
     assert state.report is not None and state.report.bytes_up == 2 * uplink.nbytes(size, 4)
 
 
 def test_a_client_that_takes_no_step_sends_no_noise(federation: Federation) -> None:
-    algorithm = radfed(Sample(), LOCAL, aggregate_every=2).having(Uplink((Noise(1.0),)))
+    algorithm = radfed(Participation(), LOCAL, aggregate_every=2).having(Uplink((Noise(1.0),)))
     fleet = federation([*clients((0, 0))], perceptron(), algorithm.sharing, 1)
     state = begin(perceptron(), fleet, 1, 2)
     after = next_round(next_round(state, algorithm, fleet), algorithm, fleet)

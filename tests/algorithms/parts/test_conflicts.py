@@ -23,11 +23,11 @@ from algorithms import (
     LossAgreement,
     Mix,
     Option,
+    Participation,
     PowerOfChoice,
     Privacy,
     Robust,
     Rounds,
-    Sample,
     Samples,
     Sharing,
     TopK,
@@ -46,9 +46,9 @@ from algorithms.options.oort import Oort
 from algorithms.parts.option import Conflict, Draft
 from algorithms.parts.reporting import Reporting
 from algorithms.parts.settings import SETTINGS
-from algorithms.rounds.clock import check_clock
+from algorithms.rounds.timed import check_virtual_time
 
-LOCAL, EVERY = Local(), Sample()
+LOCAL, EVERY = Local(), Participation()
 UNTRACKED = Local(statistics="untracked")
 RULE = q_fedavg(EVERY, LOCAL)
 NIGHT = DeviceTable(
@@ -68,11 +68,11 @@ class Traced(Option):
 
 
 def drawn(by: object = "uniform", **keys: Any) -> dict[str, Any]:
-    return {"schedule": Rounds(Sample(by=by, **keys))}  # type: ignore[arg-type]
+    return {"schedule": Rounds(Participation(by=by, **keys))}  # type: ignore[arg-type]
 
 
 def late(**keys: Any) -> dict[str, Any]:
-    return {"schedule": Rounds(Sample(reporting=Reporting(deadline=1.0, late="stale")), **keys)}
+    return {"schedule": Rounds(Participation(reporting=Reporting(deadline=1.0, late="stale")), **keys)}
 
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -90,7 +90,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "server rule that reads reports": {"server": RULE.server},
     "phase by reports": {
         "until": LossAgreement(0.1, 2),
-        "then": replace(fedavg(Sample(0.5, by="poisson"), LOCAL), weighting=Equal()),
+        "then": replace(fedavg(Participation(0.5, by="poisson"), LOCAL), weighting=Equal()),
     },
     "later phase that freezes statistics": {
         "until": LossAgreement(0.1, 2),
@@ -113,7 +113,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     'late = "stale"': late(),
     "over > 1": drawn(reporting=Reporting(over=1.5)),
     "weighted-mix": {"server": WeightedMix(0.5)},
-    "clock of the devices": {},
+    "virtual time of the devices": {},
     "weights above one": {},
     "option of plain rounds": {"options": (Traced(),)},
     "option with work of its own": {"options": (Traced(),)},
@@ -132,12 +132,12 @@ WHOLE: dict[str, Callable[[], Algorithm]] = {
 """Algorithms that have a setting, of themselves."""
 
 BOTH: dict[tuple[str, str], dict[str, Any]] = {
-    ("aggregate_every > 1", 'sampling = "poisson"'): {"schedule": Rounds(Sample(0.5, by="poisson"), 2)},
-    ("aggregate_every > 1", "candidates"): {"schedule": Rounds(Sample(by=PowerOfChoice(2), cohort=1), 2)},
+    ("aggregate_every > 1", 'sampling = "poisson"'): {"schedule": Rounds(Participation(0.5, by="poisson"), 2)},
+    ("aggregate_every > 1", "candidates"): {"schedule": Rounds(Participation(by=PowerOfChoice(2), cohort=1), 2)},
     ("oort", "active < 1"): drawn(Oort(), active=0.5),
-    ("oort", "aggregate_every > 1"): {"schedule": Rounds(Sample(by=Oort()), 2)},
+    ("oort", "aggregate_every > 1"): {"schedule": Rounds(Participation(by=Oort()), 2)},
     ("over > 1", 'sampling = "poisson"'): drawn("poisson", fraction=0.5, reporting=Reporting(over=1.5)),
-    ("over > 1", "aggregate_every > 1"): {"schedule": Rounds(Sample(reporting=Reporting(over=1.5)), 2)},
+    ("over > 1", "aggregate_every > 1"): {"schedule": Rounds(Participation(reporting=Reporting(over=1.5)), 2)},
     ('late = "stale"', "aggregate_every > 1"): late(aggregate_every=2),
     ("active < 1", "privacy"): {
         **drawn("poisson", fraction=0.5, active=0.5),
@@ -164,7 +164,7 @@ def refused(conflict: Conflict) -> None:
     )
     options = changes.pop("options", ())
     algorithm = replace(plain, **{**(drawn("poisson", fraction=0.5) if private else {}), **changes}).having(*options)
-    check_clock(algorithm, NIGHT if one == "clock of the devices" else None)
+    check_virtual_time(algorithm, NIGHT if one == "virtual time of the devices" else None)
 
 
 @pytest.mark.parametrize("conflict", CONFLICTS, ids=lambda conflict: f"{conflict.one}, {conflict.other}")
@@ -194,7 +194,7 @@ def test_two_options_of_one_name_are_refused() -> None:
 
 
 def test_options_are_the_same_in_all_phases() -> None:
-    private, plain = (replace(fedavg(Sample(0.5, by="poisson"), LOCAL), weighting=Equal()) for _ in range(2))
+    private, plain = (replace(fedavg(Participation(0.5, by="poisson"), LOCAL), weighting=Equal()) for _ in range(2))
     private = private.having(Privacy(1.0, 0.1))
     with pytest.raises(InputError, match="must be the same in all phases"):
         phases(private, (2, plain))

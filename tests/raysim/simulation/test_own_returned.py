@@ -156,8 +156,10 @@ class HugeWeight:
     def __call__(self, report): return 10**400
 
 
-def unweighted(sample, local, server=Assign()): return replace(fedavg(sample, local, server), weighting=NoWeight())
-def overweight(sample, local, server=Assign()): return replace(fedavg(sample, local, server), weighting=HugeWeight())
+def unweighted(participation, local, server=Assign()):
+    return replace(fedavg(participation, local, server), weighting=NoWeight())
+def overweight(participation, local, server=Assign()):
+    return replace(fedavg(participation, local, server), weighting=HugeWeight())
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ class Knows(Option):
 
 
 def knowing(facts):
-    return lambda sample, local, server=Assign(): fedavg(sample, local, server).having(Knows(facts))
+    return lambda participation, local, server=Assign(): fedavg(participation, local, server).having(Knows(facts))
 
 
 known, parity = knowing({"parity": [0, 1]}), knowing([0, 1])
