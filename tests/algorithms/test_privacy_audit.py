@@ -11,7 +11,7 @@ from scipy.stats import beta
 from algorithms import AdaptiveClip, Local, Participation, Privacy, Rounds, Uplink, begin, fedavg, next_round
 from algorithms.options.stages import Clip
 from raysim.fleet.inline import InlineFleet
-from raysim.measures.accounting import Accountant
+from raysim.measures.epsilon.accounting import Accountant
 from tests.kit.federation import clients, perceptron
 
 Federation = Callable[..., InlineFleet]

@@ -18,11 +18,11 @@ from algorithms.core.sums import Sum
 from algorithms.training.statistics import add_statistics, statistics_of
 from raysim.common.errors import InputError
 from raysim.models.build import build
-from raysim.models.fixup import ScalarAffine, ShiftedConv2d
 from raysim.models.keys import KEYS, NORMS, RenormLimits
-from raysim.models.modified_convolutions import StandardisedConv2d, standardised
 from raysim.models.norm import Normaliser, converted
-from raysim.models.renorm import BatchRenorm
+from raysim.models.normalisers.fixup import ScalarAffine, ShiftedConv2d
+from raysim.models.normalisers.modified_convolutions import StandardisedConv2d, standardised
+from raysim.models.normalisers.renorm import BatchRenorm
 
 LIMITS = RenormLimits(r_max=1.5, d_max=0.5, start=2, r_end=8, d_end=5)
 

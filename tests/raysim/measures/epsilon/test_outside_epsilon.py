@@ -17,7 +17,7 @@ import raysim
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.privacy import PrivacyTable
-from raysim.measures.outside_epsilon import SENTENCE, UNCOVERED, covers
+from raysim.measures.epsilon.outside_epsilon import SENTENCE, UNCOVERED, covers
 from raysim.measures.selection import Selection
 from tests.kit.runs import quick_run
 
