@@ -20,7 +20,8 @@ def check_conflicts(parts: Parts, devices: Devices | None = None) -> None:
     of_options = {name: text for option in parts.folded for name, text in option.settings.items()}
 
     def found(setting: str) -> str:
-        return SETTINGS[setting](parts, devices) if setting in SETTINGS else of_options.get(setting, "")
+        has = SETTINGS.get(setting) or of_options.get(setting, "")
+        return has if isinstance(has, str) else has(parts, devices)
 
     for one, other, must, remedy in conflicts_of(type(option) for option in parts.folded):
         if (first := found(one)) and (second := found(other)):
@@ -32,7 +33,6 @@ def conflicts_of(options: Iterable[type[Option]]) -> tuple[Conflict, ...]:
     return (*PAIRS, *(each for option in sorted(options, key=place) for each in option.conflicts), *LATER)
 
 
-MEAN = 'set server.aggregate = "mean", or use another algorithm'
 PAIRS: tuple[Conflict, ...] = (
     Conflict(
         *("weights by samples", "aggregate_every > 1"),
@@ -99,14 +99,6 @@ PAIRS: tuple[Conflict, ...] = (
         'be "batch", because the global model has only its initial statistics',
         "leave algorithm.candidates out",
     ),
-    Conflict(*("robust rule", "own rounds"), "be used with a cohort that trains at once", MEAN),
-    Conflict(
-        *("robust rule", "aggregate_every > 1"),
-        "be used with aggregate_every = 1, because a model that visits many clients has met an attacker",
-        MEAN,
-    ),
-    Conflict(*("robust rule", "weights by reports"), "be used with weights by samples, which it ignores", MEAN),
-    Conflict(*("robust rule", "weights that stay with the clients"), "be used with weights that are sent", MEAN),
 )
 """Pairs of settings of the parts."""
 

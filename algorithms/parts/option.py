@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
     from torch import nn
 
+    from algorithms.core.devices import Devices
     from algorithms.core.fleet import Fleet, Reference
     from algorithms.core.layout import Packed
     from algorithms.core.layouts import Layouts
@@ -102,6 +103,10 @@ class Parts(Protocol):
     def saved_bytes(self, layouts: Layouts) -> int: ...
 
 
+Setting: TypeAlias = "Callable[[Parts, Devices | None], str]"
+"""Return a setting as the user knows it; "" if the parts and the devices do not have it."""
+
+
 class Option:
     """One departure from the plain round; each hook is the identity by default.
 
@@ -137,8 +142,11 @@ class Option:
     """The option as its users write it, in errors; by default its `repr`."""
 
     @property
-    def settings(self) -> Mapping[str, str]:
-        """Settings that it has, as errors write them, by the names that `conflicts` give them."""
+    def settings(self) -> Mapping[str, str | Setting]:
+        """Settings that it has, as errors write them, by the names that `conflicts` give them.
+
+        A setting that depends on other parts is a function of them; see `Setting`.
+        """
         return {self.name: self.setting or f"option {self}"}
 
     def client_columns(self, clients: NDArray[np.int64], seed: int) -> Mapping[str, NDArray[Any]]:

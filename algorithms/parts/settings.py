@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
 
 from algorithms.core.devices import Devices
 from algorithms.parts.arrivals import Arrivals, Drawn
-from algorithms.parts.option import ORDER, Option, Parts
+from algorithms.parts.option import ORDER, Option, Parts, Setting
 from algorithms.parts.rules import AfterRound
 from algorithms.parts.server import Assign, takes_updates
 from algorithms.parts.staleness import WeightedMix
@@ -15,9 +14,6 @@ from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed
 
 MEASURED = ("loss_after", "loss_received", "loss_rms", "score", "score_per_sample")
 """Entries of a report that are measured in evaluation."""
-
-Setting: TypeAlias = Callable[[Parts, Devices | None], str]
-"""Return a setting as the user knows it; "" if the parts and the devices do not have it."""
 
 
 def virtual_time_of(parts: Parts, devices: Devices | None = None) -> str:

@@ -8,10 +8,10 @@ from math import isfinite, nan
 from algorithms.core.errors import DivergedError, InputError
 from algorithms.core.keys import Purpose
 from algorithms.core.personal import Location
-from algorithms.core.returned import Returned, is_own, name_of
 from algorithms.core.rows import Report, UpdateRows
 from algorithms.core.sums import Sum
 from algorithms.parts.trained import Trained
+from algorithms.parts.weighting import weight_of
 from algorithms.training.loss import labelled
 from algorithms.training.reports import REPORTS
 
@@ -73,16 +73,7 @@ def _weight(trained: Trained, place: int, report: Report) -> float:
     """Return the weight of a client update; that of its received model if it took no step."""
     if not report["steps"]:
         return trained.inputs[place].weight
-    weighting = trained.updates.weighting
-    weight = weighting(report)
-    if is_own(weighting):
-        weight = Returned(f"weighting = {name_of(weighting)!r}").number("the weight", weight)
-    if weight < 0:
-        raise InputError(
-            f"weighting = {weighting}: must give weights >= 0, and gives client {trained.clients[place]} {weight:g}; "
-            "change the part"
-        )
-    return weight
+    return weight_of(trained.updates.weighting, report, trained.clients[place])
 
 
 def _settled(trained: Trained, rows: UpdateRows) -> UpdateRows:

@@ -25,7 +25,7 @@ from algorithms.parts.cohort import client_updates
 from algorithms.parts.option import Draft
 from algorithms.parts.server import next_model
 from algorithms.parts.trained import ClientInput
-from algorithms.parts.weighting import Equal
+from algorithms.parts.weighting import Equal, weight_of
 from algorithms.rounds.round import PendingRound
 from algorithms.training.worker import Worker
 
@@ -244,8 +244,9 @@ class _ArrivalRound:
     def _weighted(self, row: UpdateRows, staleness: int) -> UpdateRows:
         """Return the row with its staleness and its weight; the weight is 0 without a step."""
         row = replace(row, report={**row.report, "staleness": np.array([float(staleness)])})
-        (report,) = row.reports()
-        return replace(row, weights=np.array([self._algorithm.weighting(report) if report["steps"] else 0.0]))
+        (report,), (client,) = row.reports(), row.clients.tolist()
+        weight = weight_of(self._algorithm.weighting, report, client) if report["steps"] else 0.0
+        return replace(row, weights=np.array([weight]))
 
     def _depart(self) -> None:
         """Send the clients that begin with the present version."""
