@@ -35,13 +35,13 @@ from tests.kit.rounds import same
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4)
-SAMPLE = Participation(fraction=0.7)
+SOME = Participation(fraction=0.7)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedadam", "fedbn", "fixbn", "scaffold", "ditto", "feddyn"])
 @pytest.mark.parametrize("chain", [(), (TopK(1.0),), (RandomK(1.0),)])
 def test_identities_to_the_byte(name: str, chain: tuple, federation: Federation) -> None:
-    model, algorithm = "cnn with batch norm", named(name, SAMPLE, LOCAL)
+    model, algorithm = "cnn with batch norm", named(name, SOME, LOCAL)
     plain, _ = simulate(federation, algorithm, model, "sequential", "fp32", 3)
     sent, _ = simulate(federation, algorithm.having(Downlink(chain)), model, "sequential", "fp32", 3)
     assert same(plain.model, sent.model) and same(plain.average, sent.average)
@@ -51,7 +51,7 @@ def test_identities_to_the_byte(name: str, chain: tuple, federation: Federation)
 def test_reference_of_top_k(name: str, federation: Federation) -> None:
     """Each broadcast is the largest part of the server's step and of what it still owes; nothing is lost."""
     compute = Compute("sequential", "fp64")
-    plain = named(name, SAMPLE, LOCAL).computed(compute)
+    plain = named(name, SOME, LOCAL).computed(compute)
     algorithm = plain.having(Downlink((TopK(0.2),)))
     fleet = federation(clients(SIZES), made("mlp", True), algorithm.sharing, 3, compute)
     state = begin(made("mlp", True), fleet, 1, 4)
@@ -70,7 +70,7 @@ def test_reference_of_top_k(name: str, federation: Federation) -> None:
 
 
 def test_statistics_and_counters_are_sent_whole(federation: Federation) -> None:
-    algorithm = fedavg(SAMPLE, LOCAL)
+    algorithm = fedavg(SOME, LOCAL)
     model = "cnn with batch norm"
     plain, fleet = simulate(federation, algorithm, model, "sequential", "fp64", 1)
     sent, _ = simulate(federation, algorithm.having(Downlink((Sign(),))), model, "sequential", "fp64", 1)

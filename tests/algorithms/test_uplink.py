@@ -36,7 +36,7 @@ from tests.kit.rounds import same
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4)
-SAMPLE = Participation(fraction=0.7)
+SOME = Participation(fraction=0.7)
 CHAINS = {
     "clip, top-k, quantise": Uplink((Clip(0.1), TopK(0.3), Quantise(8))),
     "random-k with feedback": Uplink((RandomK(0.3, scale=False),), feedback=True),
@@ -51,7 +51,7 @@ REFUSED = [
 @pytest.mark.parametrize(("name", "chain"), REFUSED)
 def test_what_sends_nothing_or_has_no_order_refuses_a_chain(name: str, chain: str) -> None:
     with pytest.raises(InputError, match=r"^uplink"):
-        named(name, SAMPLE, LOCAL).having(CHAINS[chain]).divide(Layout.of(MODELS["cnn with batch norm"]()))
+        named(name, SOME, LOCAL).having(CHAINS[chain]).divide(Layout.of(MODELS["cnn with batch norm"]()))
 
 
 @pytest.mark.parametrize(
@@ -59,20 +59,20 @@ def test_what_sends_nothing_or_has_no_order_refuses_a_chain(name: str, chain: st
 )
 def test_every_algorithm_with_a_chain(name: str, chain: str, federation: Federation) -> None:
     model = "cnn with batch norm"
-    algorithm = named(name, SAMPLE, LOCAL).having(CHAINS[chain])
+    algorithm = named(name, SOME, LOCAL).having(CHAINS[chain])
     first, _ = simulate(federation, algorithm, model, "sequential", "fp64", 3)
     again, _ = simulate(federation, algorithm, model, "sequential", "fp64", 3)
     assert same(first.model, again.model) and same(first.average, again.average)
     stacked, _ = simulate(federation, algorithm, model, "vectorised", "fp64", 3)
     for one, other in ((first.model, stacked.model), (first.average, stacked.average)):
         np.testing.assert_allclose(other.floats, one.floats, rtol=1e-9, atol=1e-9)
-    plain, _ = simulate(federation, named(name, SAMPLE, LOCAL), model, "sequential", "fp64", 3)
+    plain, _ = simulate(federation, named(name, SOME, LOCAL), model, "sequential", "fp64", 3)
     assert np.isfinite(first.model.floats).all() and not same(first.model, plain.model)
 
 
 @pytest.mark.parametrize("uplink", [*CHAINS.values(), Uplink((Sign(),), feedback=True)])
 def test_executions_agree(uplink: Uplink, federation: Federation) -> None:
-    algorithm = fedavg(SAMPLE, LOCAL).having(uplink)
+    algorithm = fedavg(SOME, LOCAL).having(uplink)
     models = [
         simulate(federation, algorithm, "mlp", way, "fp64", 3)[0] for way in ("sequential", "vectorised", "fused")
     ]
@@ -86,8 +86,8 @@ def test_executions_agree(uplink: Uplink, federation: Federation) -> None:
 )
 def test_identities_to_the_byte(name: str, chain: tuple, federation: Federation) -> None:
     model = "cnn with batch norm"
-    plain, _ = simulate(federation, named(name, SAMPLE, LOCAL), model, "sequential", "fp32", 3)
-    sent, _ = simulate(federation, named(name, SAMPLE, LOCAL).having(Uplink(chain)), model, "sequential", "fp32", 3)
+    plain, _ = simulate(federation, named(name, SOME, LOCAL), model, "sequential", "fp32", 3)
+    sent, _ = simulate(federation, named(name, SOME, LOCAL).having(Uplink(chain)), model, "sequential", "fp32", 3)
     assert same(plain.model, sent.model) and same(plain.average, sent.average)
 
 
@@ -114,13 +114,13 @@ def test_reference_loop_of_top_k(feedback: bool, federation: Federation) -> None
     """FedAvg by hand, on gradients by autograd, with unequal sizes, partial participation and full batches."""
     local = replace(LOCAL, batch_size="full", epochs=2)
     chain = (TopK(0.2),) if feedback else (Clip(0.05), TopK(0.2))
-    algorithm = fedavg(SAMPLE, local).having(Uplink(chain, feedback))
+    algorithm = fedavg(SOME, local).having(Uplink(chain, feedback))
     found = rounds(federation, algorithm, 4)
     data, owed = clients(SIZES), {}
     w = flat(found[0])
     module = made("mlp", True)
     for number in range(1, 5):
-        cohort = SAMPLE.draw(np.arange(len(SIZES)), 1, number, np.array(SIZES), None, None)
+        cohort = SOME.draw(np.arange(len(SIZES)), 1, number, np.array(SIZES), None, None)
         total, weight = np.zeros_like(w), 0
         for client in cohort.tolist():
             x, y = data[client][0].double(), data[client][1]

@@ -1,1 +1,1 @@
-"""Differential privacy of a run: what it has spent, and the output that epsilon does not cover."""
+"""Epsilon of a run: the accounting of what it has spent, and the output that it does not cover."""
