@@ -43,12 +43,12 @@ from partitioning.store.writing import (
     write_test,
 )
 
-Samples: TypeAlias = Source | str | Path | object
+SourceLike: TypeAlias = Source | str | Path | object
 """A source, a path, or data in memory, see `partitioning.sources.memory`."""
 
 
 def make(
-    source: Samples,
+    source: SourceLike,
     out: str | Path,
     *,
     scheme: str,
@@ -163,7 +163,7 @@ def make(
     return Population.open(folder)
 
 
-def _opened(source: Samples, dataset: str | None, label: str) -> tuple[Source, pa.Table | None]:
+def _opened(source: SourceLike, dataset: str | None, label: str) -> tuple[Source, pa.Table | None]:
     if isinstance(source, str | Path):
         return open_source(source), None
     if isinstance(source, Sequence) and not is_pair(source):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms import Algorithm, Option
-from algorithms.rounds.clock import check_clock
+from algorithms.rounds.timed import check_virtual_time
 from raysim.common.errors import InputError, every, one_input_error
 from raysim.common.secrets import without_secrets
 from raysim.config import own
@@ -233,10 +233,10 @@ class Experiment(TopLevelKeys):
 
 
 def _check_without_devices(name: str, algorithm: Algorithm) -> None:
-    """Raise InputError if the algorithm has a key of the clock."""
+    """Raise InputError if the algorithm has a key of virtual time."""
     try:
         with one_input_error():
-            check_clock(algorithm, None)
+            check_virtual_time(algorithm, None)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
 

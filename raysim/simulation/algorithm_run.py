@@ -13,7 +13,7 @@ from torch.nn import Module
 
 from algorithms import DivergedError as AlgorithmDivergedError
 from algorithms import Purpose, Robust, State, TrimmedMean, begin
-from algorithms.rounds.clock import on_clock
+from algorithms.rounds.timed import in_virtual_time
 from raysim.common.errors import of_algorithm
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.fleet.worker_plan import WorkerPlan
@@ -110,7 +110,7 @@ def _files(
     reports = algorithm.local.update is not None
     of_options = [column for option in algorithm.folded for column in option.columns]
     columns = list(dict.fromkeys([*plan.targets.columns, *measured, *of_options]))
-    timed = any(on_clock(phase, workers.devices) for phase in algorithm.phases)
+    timed = any(in_virtual_time(phase, workers.devices) for phase in algorithm.phases)
     return AlgorithmFolder(folder, columns, checkpoints, written, reports, of_clients, timed)
 
 

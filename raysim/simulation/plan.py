@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from algorithms import InputError as AlgorithmInputError
 from algorithms import Purpose, torch_seed
-from algorithms.rounds.clock import check_clock
+from algorithms.rounds.timed import check_virtual_time
 from partitioning import Population
 from partitioning.store.fetching import cached_folder
 from partitioning.store.remote import is_uri
@@ -126,7 +126,7 @@ def _check(plan: WorkerPlan, experiment: Experiment, table: AlgorithmTable, targ
     evaluate, clients, own = experiment.evaluate, len(plan.census.clients), plan.layouts.has_own_models
     with plan.keyed(Purpose.OWN_RECORD):
         client_facts(plan.algorithm.folded, plan.census.clients, experiment.seed)
-    check_clock(plan.algorithm, plan.devices)
+    check_virtual_time(plan.algorithm, plan.devices)
     check_updates(plan.algorithm, plan.census, plan.lanes or 1)
     check_measures(evaluate.measures, targets, evaluate.interval(0), plan.algorithm, plan.layouts)
     for option in table.options:

@@ -158,7 +158,7 @@ class Records:
         if result.nonfinite:
             text = f"{result.nonfinite} client updates in total were not finite; updates.parquet names them"
             self._tell(logging.WARNING, text)
-        deadline = self._algorithm.schedule.sample.reporting.deadline
+        deadline = self._algorithm.schedule.participation.reporting.deadline
         if deadline is not None and result.bytes_down and not result.bytes_up:
             text = f"no client update arrived within algorithm.deadline = {deadline}, so the model never changed"
             self._tell(logging.WARNING, f"{text}; set a longer deadline")

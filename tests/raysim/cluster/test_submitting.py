@@ -43,10 +43,10 @@ aggregate_every = 2
 
 MODULE = """
 from beside_submitted import Power
-from algorithms import Algorithm, Assign, Local, Rounds, Sample, Server, Sharing
+from algorithms import Algorithm, Assign, Local, Rounds, Participation, Server, Sharing
 
-def flat(sample: Sample, local: Local, server: Server = Assign(), *, exponent: float = 0.5) -> Algorithm:
-    return Algorithm(Rounds(sample), local, Sharing(), Power(exponent), server)
+def flat(participation: Participation, local: Local, server: Server = Assign(), *, exponent: float = 0.5) -> Algorithm:
+    return Algorithm(Rounds(participation), local, Sharing(), Power(exponent), server)
 """
 
 BESIDE = """

@@ -47,7 +47,7 @@ def test_every_algorithm_has_its_row_and_its_parts(tmp_path, out):
     text = Outline(page_of(write_run(tmp_path / "run", ["fedavg", "radfed", "fedavg"]), out=out)).text
     for name in ("fedavg", "radfed", "fedavg-2"):
         assert f"{name}: parts of the algorithm" in text
-    assert "schedule=Rounds(sample=1.0)," in text
+    assert "schedule=Rounds(participation=1.0)," in text
     assert "Evaluated after round 12." in text
 
 

@@ -18,7 +18,7 @@ import pytest
 import tomli_w
 
 import raysim
-from algorithms import Function, Local, Outcome, Sample, Server, fedavg
+from algorithms import Function, Local, Outcome, Participation, Server, fedavg
 from algorithms.core.fleet import Block
 from partitioning.cli.exit_status import run_command
 from raysim import Run
@@ -202,7 +202,7 @@ def test_all_algorithms_of_a_run_have_one_population(tmp_path: Path) -> None:
 STEP = """
 from dataclasses import dataclass, replace
 
-from algorithms import Algorithm, Assign, Local, PendingRound, Sample, Server, fedavg, start_synchronous
+from algorithms import Algorithm, Assign, Local, PendingRound, Participation, Server, fedavg, start_synchronous
 
 
 @dataclass(frozen=True)
@@ -223,8 +223,8 @@ class Remembers:
         return PendingRound(lambda: pending.finish().keeping("mine", memory))
 
 
-def mine(sample: Sample, local: Local, server: Server = Assign(), *, held: bool = True) -> Algorithm:
-    return replace(fedavg(sample, local, server), own_round=Remembers(held))
+def mine(participation: Participation, local: Local, server: Server = Assign(), *, held: bool = True) -> Algorithm:
+    return replace(fedavg(participation, local, server), own_round=Remembers(held))
 """
 
 
@@ -388,6 +388,6 @@ def test_the_text_of_an_algorithm_has_no_place_in_memory() -> None:
     class Rule:
         """An own rule without a text of its own."""
 
-    ours, theirs = [replace(fedavg(Sample(0.5), Local()), server=cast(Server, Rule())) for _ in range(2)]
+    ours, theirs = [replace(fedavg(Participation(0.5), Local()), server=cast(Server, Rule())) for _ in range(2)]
     assert repr(ours) != repr(theirs) and shown(ours) == shown(theirs)
     assert "Rule object>" in shown(ours)

@@ -17,7 +17,7 @@ import raysim
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.privacy import PrivacyTable
-from raysim.measures.outside_epsilon import SENTENCE, UNCOVERED, covers
+from raysim.measures.epsilon.outside_epsilon import SENTENCE, UNCOVERED, covers
 from raysim.measures.selection import Selection
 from tests.kit.runs import quick_run
 
@@ -26,7 +26,7 @@ POISSON = {"sampling": "poisson", "fraction": 0.6}
 COVERED = {"round", "aggregated", "phase", "epsilon"}
 PRIVATE = ["apfl", "ditto", "fedadagrad", "fedadam", "fedavg", "fedavgm", "fedbabu", "fedbn", "fedper", "fedprox"]
 PRIVATE += ["fedrep", "fedyogi", "lg-fedavg", "per-fedavg", "pfedme"]
-DOCS = Path(__file__).parents[3] / "docs" / "how-to" / "privacy.md"
+DOCS = Path(__file__).parents[4] / "docs" / "how-to" / "privacy.md"
 
 
 def samples(client_3: str) -> pa.Table:
