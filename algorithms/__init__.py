@@ -34,6 +34,7 @@ from algorithms.fedprox import fedprox
 from algorithms.fedrep import fedrep
 from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
+from algorithms.ifca import ifca
 from algorithms.lgfedavg import lg_fedavg
 from algorithms.moon import moon
 from algorithms.options.aggregation import GeometricMedian, Krum, Mean, Median, MultiKrum, TrimmedMean
@@ -208,6 +209,7 @@ __all__ = [
     "fixbn",
     "freeze",
     "generator",
+    "ifca",
     "lanes_of",
     "lg_fedavg",
     "low_rank_trainer",

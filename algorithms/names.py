@@ -22,6 +22,7 @@ from algorithms.fedprox import fedprox
 from algorithms.fedrep import fedrep
 from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
+from algorithms.ifca import ifca
 from algorithms.lgfedavg import lg_fedavg
 from algorithms.moon import moon
 from algorithms.options.stages import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK
@@ -57,6 +58,7 @@ ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "fedbabu": fedbabu,
     "ditto": ditto,
     "apfl": apfl,
+    "ifca": ifca,
     "pfedme": pfedme,
     "per-fedavg": per_fedavg,
     "fedbs": fedbs,

@@ -32,6 +32,7 @@ class Purpose(IntEnum):
     ATTACKERS = 30
     ATTACK = 31
     PRIVACY = 40
+    CLUSTERS = 45
     DEVICE_ROW = 50
     NIGHT = 51
     DEVICE_TABLE = 52

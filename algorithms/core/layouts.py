@@ -55,16 +55,11 @@ class Layouts:
 
         Statistics and counters are the second model's. Without a second model nothing changes.
         """
-        kept = self.personal.unpack(personal)
-        if not self.has_own_models or not any(entry.kind is Kind.SECOND for entry in self.personal.entries):
+        if not any(entry.kind is Kind.SECOND for entry in self.personal.entries):
             return shared
-        own, share = shared.copy(), kept.get(SHARE, np.ones(()))
-        values = self.shared.unpack(own)
-        for entry in self.shared.entries:
-            second = kept.get(f"{SECOND_MODEL}/{entry.name}")
-            if second is not None:
-                mixes = entry.is_parameter and share != 1
-                values[entry.name][...] = share * second + (1 - share) * values[entry.name] if mixes else second
+        own, kept = shared.copy(), self.personal.unpack(personal)
+        for entry, value in zip(self.shared.entries, self.shared.unpack(own).values(), strict=True):
+            value[...] = of_client(entry, value, kept)
         return own
 
     def model(self, shared: Packed, personal: Packed, frozen: Packed = NO_VALUES) -> dict[str, NDArray[Any]]:
@@ -85,6 +80,22 @@ class Layouts:
     def whole(self) -> Layout:
         """All entries that client updates may change, shared ones first: the order of a resident model."""
         return Layout(self.shared.entries + self.personal.entries, self.shared.floating)
+
+
+def of_client(entry: Entry, value: NDArray[Any], kept: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    """Return an entry of a client's own model; see `Layouts.own_model`.
+
+    Args:
+        entry: entry of the model.
+        value: its value in the global model.
+        kept: the client's personal state, by name.
+    """
+    second = kept.get(f"{SECOND_MODEL}/{entry.name}", kept.get(entry.name))
+    share = kept.get(SHARE, np.ones(()))
+    if second is None or not entry.is_parameter or share == 1:
+        return value if second is None else second
+    mixed: NDArray[Any] = share * second + (1 - share) * value
+    return mixed
 
 
 def divided(

@@ -14,6 +14,9 @@ from algorithms.core.layout import Packed
 from algorithms.core.personal import PersonalLedger
 from algorithms.core.report import RoundReport
 
+CLUSTERS = "clusters"
+"""Name of the memory of several global models: `models`, `servers` (the memory of each one's rule), and `chosen`."""
+
 
 @dataclass(frozen=True)
 class TravellingModel:
@@ -64,6 +67,11 @@ class State:
     def travelling_models(self) -> tuple[TravellingModel, ...]:
         """Models between two aggregations; empty after an aggregation."""
         return tuple(self.of("redistribution").get("models", ()))
+
+    @property
+    def models(self) -> tuple[Packed, ...]:
+        """Shared entries of the global models: of several in clustered rounds, else of one."""
+        return tuple(self.of(CLUSTERS).get("models", (self.model,)))
 
     @property
     def now(self) -> float:

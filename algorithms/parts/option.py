@@ -42,7 +42,7 @@ ORDER = (
 """Names of the options in the order of their hooks, which is part of every result; other options come last."""
 
 
-RESERVED = ("server", "until", "redistribution", "arrivals")
+RESERVED = ("server", "until", "redistribution", "arrivals", "clusters")
 """Names of memories that are no option's; see `State.memory`."""
 
 FUNCTION: Any = Function

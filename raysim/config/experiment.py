@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms import Algorithm, Option
@@ -170,6 +172,10 @@ class Experiment(TopLevelKeys):
         """Return the experiment with what follows from its rounds, such as a noise; see `OptionTable.solved`."""
         found = tuple(table.solved(self.rounds, tell) for table in self.algorithm)
         return self.model_copy(update={"algorithm": found})
+
+    def excluded(self, clients: NDArray[np.int64]) -> list[int]:
+        """Return those of the training clients, [K], whose own data are not evaluated."""
+        return [client for option in self.options() for client in option.excluded(clients, self.seed).tolist()]
 
     def resolved(
         self, metrics: tuple[str, ...], algorithm: tuple[AlgorithmTable, ...], sha256: str | None

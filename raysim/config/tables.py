@@ -122,6 +122,8 @@ class EvaluateTable(ConfigTable):
     """Evaluations without a better `select_by` before the run stops; by default it never stops early."""
     target: dict[str, float] = Field(default_factory=dict)
     """Values of columns whose first round is recorded; by default none."""
+    clients: bool = True
+    """Whether each client is scored after the last round, for `clients.parquet`."""
     finetune: FinetuneTable | None = None
     """Fine-tuning of each client's model, `epochs` and `part`, for the columns `*_finetuned_*`; by default none."""
 

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from algorithms import Algorithm, Block, Fleet, Location, Outcome, Packed, State, current_model
 from algorithms.core.clients import SamplePart
-from algorithms.core.fleet import joined, map_joined
+from algorithms.core.fleet import Reference, joined, map_joined
+from algorithms.core.state import CLUSTERS
+from algorithms.rounds.clusters import choices_of
 from algorithms.training.loss import Loss
 from partitioning import Population
 from raysim.common.errors import InputError
@@ -21,10 +23,10 @@ from raysim.data.shards import Sites
 from raysim.measures.finetuned import Finetuned
 from raysim.measures.finetuning import Finetuning
 from raysim.measures.metrics import METRICS, USUAL, Metric, Values
-from raysim.measures.scoring import Evaluate, PooledAreas, Tally, block_samples, cut_samples
+from raysim.measures.scoring import Chosen, Evaluate, PooledAreas, Tally, block_samples, cut_samples
 
-Models = Mapping[Location | None, int]
-"""Number of clients by location of their personal state; None stands for no personal state."""
+Models = Mapping[Chosen, int]
+"""Number of clients by their model; None stands for the global one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,19 @@ class EvaluationTarget:
     clients: tuple[int, ...] = ()
     sites: NDArray[np.int64] | None = None
     finetuned: bool = False
+
+    @classmethod
+    def of_clients(
+        cls, name: str, clients: NDArray[np.int64], sizes: NDArray[np.int64], part: SamplePart, population: Population
+    ) -> EvaluationTarget:
+        """Return a target of the clients that have samples of a part; `sizes` are those of all clients, [K]."""
+        owners, sites = clients[sizes[clients] > 0], Sites.of(population)
+        return cls(name, owners, sizes[owners], part, sites=None if sites is None else sites.numbers[owners])
+
+    def only(self, which: NDArray[np.bool_]) -> EvaluationTarget:
+        """Return the target of some of its owners."""
+        sites = None if self.sites is None else self.sites[which]
+        return replace(self, owners=self.owners[which], sizes=self.sizes[which], sites=sites)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,12 +111,12 @@ class Targets:
         domains = [
             _of_slices(population, f"domain_{name}", name, honest) for name in population.tests if name is not None
         ]
-        sites = Sites.of(population)
+        of_clients = EvaluationTarget.of_clients
         found = [
             _of_slices(population, "test", None, honest),
-            _of_clients("held_out", population.test_clients, population.sizes, "all", sites),
-            _of_clients("validation", population.validation_clients, population.sizes, "all", sites),
-            _of_clients("local", honest, population.test_sizes, "test", sites),
+            of_clients("held_out", population.test_clients, population.sizes, "all", population),
+            of_clients("validation", population.validation_clients, population.sizes, "all", population),
+            of_clients("local", honest, population.test_sizes, "test", population),
         ]
         there: dict[str, tuple[EvaluationTarget, ...]]
         there = {target.name: (target,) for target in found if len(target.owners)}
@@ -156,9 +171,9 @@ class Evaluation:
         """State that an aggregation would leave now."""
         if not targets.targets:
             return
-        model = fleet.put((self.state.model, state.average))
+        references = put_models(self.state, fleet)
         for target in targets.targets:
-            models = _models(state, target, own)
+            models = _models(state, target, own, fleet)
             unknown = target.part == "all" or (target.domain is not None and set(models) == {None})
             own_statistics = unknown and outsider == "own"
             given = target.part, targets.metrics, self._loss, target.domain
@@ -167,11 +182,10 @@ class Evaluation:
                 if target.finetuned and targets.finetuning is not None
                 else Evaluate(*given, own_statistics, state.round)
             )
-            # Clients that never train have no personal state to look for.
-            personal = [_locations(state, target.owners.tolist())] if own and target.part == "test" else models
-            blocks = _blocks(target, personal, targets.shape, united=function.own_statistics)
+            each = models_of_owners(target, state, algorithm, fleet, targets.shape)
+            blocks = blocks_on(target, models if each is None else [each], targets.shape, function.own_statistics)
             clients = tuple(models.values())
-            self._scorings.append(_Scoring(target, clients, function, blocks, fleet.map(function, blocks, [model])))
+            self._scorings.append(_Scoring(target, clients, function, blocks, fleet.map(function, blocks, references)))
 
     def values(self) -> dict[str, float]:
         """Wait for the scores and return a value by column; a column with an undefined metric is left out."""
@@ -231,7 +245,7 @@ def evaluate(state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets)
 def loss_on_test(model: Packed, personal: Packed, fleet: Fleet, targets: Targets, loss: Loss) -> float:
     """Return the mean loss of a model on the global test set, one of the targets."""
     target = next(target for target in targets.targets if target.name == "test")
-    function, blocks = Evaluate(None, (METRICS["loss"],), loss), _blocks(target, [None], targets.shape)
+    function, blocks = Evaluate(None, (METRICS["loss"],), loss), blocks_on(target, [None], targets.shape)
     tally, _ = map_joined(fleet, function, blocks, [fleet.put((model, personal))])
     (value,) = METRICS["loss"].value(tally.score.pooled()).items()
     return nan if value is None else value
@@ -250,8 +264,39 @@ def _fitting(population: Population, metrics: Sequence[Metric] | None) -> tuple[
     return tuple(metrics) if metrics is not None else tuple(METRICS[name] for name in USUAL[kind])
 
 
-def _models(state: State, target: EvaluationTarget, own: bool) -> Models:
-    """Return the models to measure on a target; only a domain has models with personal state."""
+def put_models(state: State, fleet: Fleet) -> list[Reference]:
+    """Return handles of the global models, each with the average of the personal entries."""
+    return [fleet.put((model, state.average)) for model in state.models]
+
+
+def models_of_owners(
+    target: EvaluationTarget, state: State, algorithm: Algorithm, fleet: Fleet, shape: tuple[int, ...]
+) -> list[Chosen] | None:
+    """Return the model of each owner; None if all owners have the same one, or are no clients.
+
+    Of several global models a client has the one with the lowest loss on its training part, or on everything if it
+    never trains. Clients that never train have no personal state to look for.
+    """
+    if target.part is None:
+        return None
+    if len(state.models) > 1:
+        part: SamplePart = "all" if target.part == "all" else "train"
+        blocks = blocks_on(target, [None], shape)
+        return list(choices_of(target.owners, blocks, state, algorithm.local.loss, fleet, part).tolist())
+    owned = fleet.layouts.has_own_models and target.part != "all"
+    return list(_locations(state, target.owners.tolist())) if owned else None
+
+
+def _models(state: State, target: EvaluationTarget, own: bool, fleet: Fleet) -> Models:
+    """Return the models to measure on a target, each with the number of its clients.
+
+    Only a domain has models with personal state. Of several global models each counts for the clients that chose it
+    last; all count equally before any did.
+    """
+    if len(state.models) > 1 and target.part is None:
+        clients = target.clients or fleet.census.clients
+        chosen = state.of(CLUSTERS)["chosen"][np.searchsorted(fleet.census.clients, clients)]
+        return Counter(chosen[chosen >= 0].tolist()) or dict.fromkeys(range(len(state.models)), 1)
     if not own or not target.clients:
         return {None: max(1, len(target.clients))}
     return Counter(_locations(state, target.clients))
@@ -262,9 +307,9 @@ def _locations(state: State, clients: Iterable[int]) -> list[Location | None]:
     return [state.personal.latest(client, state.round) for client in clients]
 
 
-def _blocks(
+def blocks_on(
     target: EvaluationTarget,
-    models: Iterable[Location | list[Location | None] | None],
+    models: Iterable[Chosen | list[Chosen]],
     shape: tuple[int, ...],
     united: bool = False,
 ) -> list[Block]:
@@ -272,7 +317,7 @@ def _blocks(
 
     Args:
         target: data to evaluate on.
-        models: location of each model's personal state, or that of each owner.
+        models: each model, or that of each owner.
         shape: shape of a sample.
         united: whether all slices of a test set share their statistics, and therefore one block.
     """
@@ -296,8 +341,8 @@ def _finetuned(targets: Sequence[EvaluationTarget], population: Population) -> l
     found = []
     for target in targets:
         if target.part is not None and population.test_sizes[target.owners].any():
-            name, sites = f"{target.name}_finetuned", Sites.of(population)
-            made = _of_clients(name, target.owners, population.test_sizes, "test", sites)
+            name, sizes = f"{target.name}_finetuned", population.test_sizes
+            made = EvaluationTarget.of_clients(name, target.owners, sizes, "test", population)
             found.append(replace(made, finetuned=True))
     if not found:
         raise InputError(
@@ -312,15 +357,3 @@ def _of_slices(population: Population, name: str, domain: str | None, honest: ND
     domains = [] if population.domains is None or domain is None else population.domains.to_pylist()
     clients = tuple(int(c) for c in honest if domains and domains[c] == domain)
     return EvaluationTarget(name, np.arange(len(sizes)), sizes, None, domain, clients)
-
-
-def _of_clients(
-    name: str,
-    clients: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    part: SamplePart,
-    sites: Sites | None,
-) -> EvaluationTarget:
-    """Return a target of the clients that have samples of this part."""
-    owners = clients[sizes[clients] > 0]
-    return EvaluationTarget(name, owners, sizes[owners], part, sites=None if sites is None else sites.numbers[owners])

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms import Block, Packed, Worker
+from algorithms import Block, Worker
 from algorithms.parts.client_update import ClientUpdates
 from algorithms.parts.trained import NO_INPUT
-from raysim.measures.scoring import Evaluate
+from raysim.measures.scoring import Evaluate, Pairs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class Finetuned(Evaluate):
     updates: ClientUpdates
 
     def _loaded(
-        self, worker: Worker, block: Block, values: tuple[Packed, Packed], x: torch.Tensor, counts: NDArray[np.int64]
+        self, worker: Worker, block: Block, values: Pairs, x: torch.Tensor, counts: NDArray[np.int64]
     ) -> Iterator[slice]:
         for first in range(0, len(block.clients), worker.trainer.lanes):
             clients = block.clients[first : first + worker.trainer.lanes]

@@ -33,7 +33,7 @@ def by_kind(
     kinds = census.devices.kind(census.clients)
     found: dict[str, dict[str, float]] = {}
     for number in np.unique(kinds).tolist():
-        own = {name: values[kinds == number] for name, values in accounts.items()}
+        own = {name: accounts[name][kinds == number] for name in accounts if name != "machine_seconds"}
         sums = {name: int(values.sum()) for name, values in own.items()}
         never = int((own["updates"] == 0).sum())
         numbers = {"clients": len(own["updates"]), "never": never, **sums, "gini": gini(own["updates"])}
@@ -44,10 +44,7 @@ def by_kind(
     parts = []
     owned = census.devices.kind(local.owners)
     for number in np.unique(owned).tolist():
-        mine = owned == number
-        sites = None if local.sites is None else local.sites[mine]
-        own_part = replace(local, name=f"{number}", owners=local.owners[mine], sizes=local.sizes[mine], sites=sites)
-        parts.append(own_part)
+        parts.append(replace(local.only(owned == number), name=f"{number}"))
     for column, value in evaluate(state, algorithm, fleet, replace(targets, targets=tuple(parts))).items():
         part, _, metric = column.partition("_")
         if part.isdecimal():

@@ -34,7 +34,7 @@ UNCOVERED = (
     Uncovered("times", ("seconds*", "simulated_seconds"), ("wall-clock.json",)),
     Uncovered("training losses and measures of client updates", ("train_*", *columns_of(MEASURES))),
     Uncovered("evaluations on training clients or of their own models", ("local_*", *PERSONAL_MODELS)),
-    Uncovered("`updates.parquet`", files=("*/updates.parquet",)),
+    Uncovered("`updates.parquet` and `clients.parquet`", files=("*/updates.parquet", "*/clients.parquet")),
     Uncovered("personal state", files=("*/personal.safetensors", "*/personal/*")),
     Uncovered("checkpoints and journals", files=("*/checkpoint/*", "*.journal")),
     Uncovered("rows of training clients in a test set"),

@@ -1,11 +1,11 @@
 """Scoring of a model on blocks of clients or of test-set slices: sums leave a block, never logits."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import accumulate, groupby, pairwise
 from operator import add
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -20,6 +20,12 @@ from algorithms.training.statistics import add_statistics, load_statistics, stat
 from raysim.common.errors import InputError
 from raysim.measures.metrics import Metric, Score, Values
 from raysim.measures.ranks import areas, log_odds, rank_keys
+
+Pairs: TypeAlias = Sequence[tuple[Packed, Packed]]
+"""Shared entries of each global model, with the average of the personal ones."""
+
+Chosen: TypeAlias = Location | int | None
+"""Location of a client's personal state, or the number of the global model that it has; None for the first one."""
 
 BLOCKS = 16
 """Blocks of an evaluation, unless it has too few or too many samples."""
@@ -112,7 +118,7 @@ class Evaluate(Function):
     def objects(self, block: Block) -> int:
         return int(self.ranks)
 
-    def join(self, left: Tally, right: Tally) -> Tally:
+    def join(self, left: Any, right: Any) -> Any:
         return Tally(
             Score.joined([left.score, right.score]),
             np.concatenate([left.totals, right.totals]),
@@ -125,20 +131,20 @@ class Evaluate(Function):
         scores: list[Score] = []
         keys: list[NDArray[np.int64]] = []
         with worker.keyed(Purpose.OWN_SCORE, self.round_number, block.number):
-            for owners in self._loaded(worker, block, values[0], x, counts):
+            for owners in self._loaded(worker, block, values, x, counts):
                 rows, own = slice(bounds[owners.start], bounds[owners.stop]), counts[owners]
                 scores.append(self._score(worker.resident, x[rows], y[rows], own, keys if self.ranks else None))
-            score, ranked = Score.joined(scores), [np.concatenate(keys, axis=1)] if keys else []
-            return Output(self._tally(score, ranked, counts), tuple(ranked))
+            return self._output(Score.joined(scores), [np.concatenate(keys, axis=1)] if keys else [], counts)
 
-    def _tally(self, score: Score, keys: list[NDArray[np.int64]], counts: NDArray[np.int64]) -> Tally:
-        """Return the sums of a block from the score and the rank keys of its owners."""
+    def _output(self, score: Score, keys: list[NDArray[np.int64]], counts: NDArray[np.int64]) -> Output:
+        """Return what a block leaves, from the score and the rank keys of its owners."""
         owners = replace(score, areas=areas(keys[0], counts)) if keys and self.part else score
         sums = [metric.value(owners).sums() for metric in self.metrics if self.part]
         totals, defined = [total for total, _ in sums], [count for _, count in sums]
-        return Tally(score.pooled(), np.array([totals], np.float64), np.array([defined], np.int64))
+        tally = Tally(score.pooled(), np.array([totals], np.float64), np.array([defined], np.int64))
+        return Output(tally, tuple(keys))
 
-    def _runs(self, block: Block) -> list[tuple[slice, Location | None]]:
+    def _runs(self, block: Block) -> list[tuple[slice, Chosen]]:
         """Return neighbours that share one model, and therefore one pass, with their personal state."""
         owners = len(block.clients)
         if self.own_statistics and self.part:
@@ -149,7 +155,7 @@ class Evaluate(Function):
         return [(slice(start, stop), block.inputs[start]) for start, stop in pairwise([0, *ends])]
 
     def _loaded(
-        self, worker: Worker, block: Block, values: tuple[Packed, Packed], x: torch.Tensor, counts: NDArray[np.int64]
+        self, worker: Worker, block: Block, values: Pairs, x: torch.Tensor, counts: NDArray[np.int64]
     ) -> Iterator[slice]:
         """Load one model after the other and yield its owners: with their personal state, or their own statistics."""
         parts = torch.split(x, counts.tolist())
@@ -165,13 +171,12 @@ class Evaluate(Function):
                     load_statistics(worker.resident, mean)
             yield owners
 
-    def _model(self, worker: Worker, values: tuple[Packed, Packed], location: Location | None) -> tuple[Packed, Packed]:
+    def _model(self, worker: Worker, values: Pairs, location: Chosen) -> tuple[Packed, Packed]:
         """Return the shared and personal entries of a client's model; those of the average without personal state."""
-        model, personal = values
-        if location is None:
-            return model, personal
+        if location is None or isinstance(location, int):
+            return values[location or 0]
         personal = worker.personal.read(location)
-        return worker.resident.layouts.own_model(model, personal), personal
+        return worker.resident.layouts.own_model(values[0][0], personal), personal
 
     @torch.no_grad()
     def _score(

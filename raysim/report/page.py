@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from raysim.plots.style import strokes_of_runs
-from raysim.report import commands, curves, tables
+from raysim.report import commands, curves, each_client, tables
 from raysim.report.clients import describe
 from raysim.report.compare import differences
 from raysim.report.read import RunOutput, read_runs
@@ -42,6 +42,7 @@ def render(runs: Sequence[RunOutput]) -> str:
         "metrics": tables.every_metric(results),
         "best": tables.best_values(results),
         "kinds": tables.kinds(results),
+        "each_client": each_client.describe(runs, strokes),
         "evaluation": list(curves.evaluation(results, strokes)),
         "by_costs": list(curves.by_costs(results, strokes)),
         "measures": list(curves.measures(results, strokes)),

@@ -23,7 +23,7 @@ from partitioning.common.paths import read_text, regular
 from partitioning.store.remote import is_uri
 from raysim.config.read import algorithm_names
 from raysim.store.journal import batches, joined
-from raysim.store.names import CONFIG, POPULATION, STOPPED, SUMMARY
+from raysim.store.names import CLIENTS, CONFIG, POPULATION, STOPPED, SUMMARY
 from raysim.store.summary import read_summary
 from raysim.store.wall_clock import CommandTime, read_commands
 
@@ -40,12 +40,14 @@ class AlgorithmOutput:
         metrics: columns of `metrics.parquet`, one value for each round: NaN if a round has none, infinity if the
             value is not a number.
         summary: `summary.json`; while the algorithm has not ended, the reason of its stop, or nothing.
+        clients: `clients.parquet`; None if the clients were not scored, or the algorithm has not ended.
     """
 
     name: str
     label: str
     metrics: Mapping[str, Column]
     summary: Mapping[str, Any]
+    clients: pa.Table | None = None
 
     def column(self, name: str) -> Column:
         """Return a column; all NaN if the run did not measure it."""
@@ -167,13 +169,14 @@ def _has_rows(folder: Path) -> bool:
 
 
 def _read_output(folder: Path, label: str) -> AlgorithmOutput:
-    path, journal = folder / "metrics.parquet", folder / "metrics.journal"
+    path, journal, scored = folder / "metrics.parquet", folder / "metrics.journal", folder / CLIENTS
     summary = _read_summary(folder / STOPPED) | _read_summary(folder / SUMMARY)
     with readable_table(path, "run again, or resume the run"):
         # Until the algorithm ends, its rows are in the journal.
         table = pq.read_table(regular(path)) if path.is_file() else _rows_so_far(journal)
+        clients = pq.read_table(regular(scored)) if scored.is_file() else None
     metrics = {name: _floats(table.column(name)) for name in table.column_names}
-    return AlgorithmOutput(folder.name, label, metrics, summary)
+    return AlgorithmOutput(folder.name, label, metrics, summary, clients)
 
 
 def _rows_so_far(journal: Path) -> pa.Table:

@@ -1,4 +1,4 @@
-// Values on hover, and a CSV file of each chart and table. The page is complete without this script.
+// Values on hover, a CSV file of each chart and table, and tables that can be sorted. The page is complete without this script.
 (() => {
   "use strict";
   const digits = (value, count) => Number(value.toPrecision(count)).toString();
@@ -100,6 +100,32 @@
         else rows.push([part, ...[...row.cells].map((each) => each.title || each.textContent.trim())]);
       }
       return part ? rows : rows.map((row) => row.slice(1));
+    });
+  }
+
+  // A click on a heading sorts the rows, a second one in the other direction; rows without a value stay last.
+  const shown = (row, column) => row.cells[column].title || row.cells[column].textContent.trim();
+  const compare = (one, other) => {
+    const [a, b] = [one, other].map((text) => (text === "" || text === "–" ? NaN : Number(text.replaceAll(",", ""))));
+    if (Number.isNaN(a) || Number.isNaN(b)) return Number.isNaN(a) - Number.isNaN(b) || one.localeCompare(other);
+    return a - b;
+  };
+  for (const table of document.querySelectorAll("table.sortable")) {
+    [...[...table.tHead.rows].at(-1).cells].forEach((heading, column) => {
+      const button = element("button");
+      button.type = "button";
+      button.append(...heading.childNodes);
+      heading.append(button);
+      button.addEventListener("click", () => {
+        const falls = heading.ariaSort === "ascending";
+        for (const each of heading.parentElement.cells) each.removeAttribute("aria-sort");
+        heading.ariaSort = falls ? "descending" : "ascending";
+        const rows = [...table.tBodies[0].rows];
+        const absent = (row) => shown(row, column) === "–";
+        rows.sort((one, other) => absent(one) - absent(other)
+          || (falls ? -1 : 1) * compare(shown(one, column), shown(other, column)));
+        table.tBodies[0].append(...rows);
+      });
     });
   }
 })();

@@ -192,7 +192,7 @@ def goals(results: Outputs) -> ResultTable | None:
     return ResultTable(columns) if columns else None
 
 
-PARTICIPATION = {"clients", "never", "updates", "gini", "samples"}
+PARTICIPATION = {"clients", "never", "updates", "gini", "samples", "bytes_up", "bytes_down"}
 """Numbers of a kind's participation in `summary.json`."""
 
 NEVER_COUNTED = {"late": "late", "vanished": "vanished", "samples_wasted": "samples"}
@@ -217,6 +217,8 @@ def kinds(results: Outputs) -> ResultTable | None:
         TableColumn.of("a client", rates, "{:.2f}".format, "Participation"),
         column("Gini", "gini", "{:.2f}".format, "Participation"),
         column("samples", "samples", _count, "Participation"),
+        column("bytes up", "bytes_up", human_bytes, "Participation"),
+        column("bytes down", "bytes_down", human_bytes, "Participation"),
         *(
             column(title, name, _count, "Never counted")
             for name, title in NEVER_COUNTED.items()

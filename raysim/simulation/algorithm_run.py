@@ -94,14 +94,15 @@ def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
             files.stop(ending)
             raise
         summary = summary_of(result, experiment.evaluate.target, run.fingerprint)
-        if workers.devices is not None:
-            accounts = files.accounts(workers.census.clients)
-            with workers.keyed(Purpose.OWN_RECORD, state.round):
-                summary["kinds"] = by_kind(state, workers.algorithm, fleet, run.plan.targets, accounts)
+        scored = state, workers.algorithm, fleet, run.plan.targets, files.accounts(workers.census.clients)
+        with workers.keyed(Purpose.OWN_RECORD, state.round):
+            if workers.devices is not None:
+                summary["kinds"] = by_kind(*scored)
+            clients = None if run.plan.clients is None else run.plan.clients.table(*scored, plan.of_clients)
         summary["machine_traffic"] = traffic = fleet.by_node()
         for node, sums in traffic.items():
             LOG.info("%s: node %s: %d bytes in, %d bytes out", name, node, sums["bytes_in"], sums["bytes_out"])
-        files.finish(state, fleet.layouts, summary, module.state_dict())
+        files.finish(state, fleet.layouts, summary, module.state_dict(), clients)
         started = fleet.starting
     run.loggers.end(result.totals)
     options.stopwatch.split({"training": spent.training, "fleet": started, "evaluation": spent.evaluation})

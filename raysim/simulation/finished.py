@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from safetensors.torch import load_file
+from torch import Tensor
 
 from algorithms import Layout
+from algorithms.core.entries import SECOND_MODEL
+from algorithms.core.layouts import of_client
 from partitioning.common.paths import regular
 from raysim.common.errors import InputError, unknown
 from raysim.common.files import text_sha256
@@ -20,7 +26,7 @@ from raysim.simulation.plan import model_plan
 from raysim.simulation.population import population_of
 from raysim.simulation.samples import prepare_samples
 from raysim.store.journal import batches, joined
-from raysim.store.names import METRICS, MODEL, POPULATION, REPORT, UPDATES
+from raysim.store.names import CLIENTS, CLUSTERS, METRICS, MODEL, PERSONAL, POPULATION, REPORT, UPDATES
 from raysim.store.result import AlgorithmResult
 from raysim.store.resume import read_result, run_of, stored_experiment
 
@@ -62,6 +68,22 @@ class Run:
         """
         return self._frame(UPDATES)
 
+    def clients(self, algorithm: str | None = None) -> DataFrame:
+        """Return one row per client of each algorithm: its metrics and its part in the run; see `clients.parquet`.
+
+        Args:
+            algorithm: its folder's name; None for all.
+
+        Raises:
+            InputError: pandas is not installed, no algorithm has ended, or `evaluate.clients` is false.
+        """
+        frame = self._frame(CLIENTS)
+        if algorithm is None:
+            return frame
+        return (
+            frame[frame["algorithm"] == self._name(algorithm)].dropna(axis="columns", how="all").reset_index(drop=True)
+        )
+
     def plot(self, *columns: str) -> Figure:
         """Draw columns of the metrics by round, one curve per algorithm.
 
@@ -75,25 +97,31 @@ class Run:
 
         return plot(self.folder, columns)
 
-    def model(self, algorithm: str | None = None) -> Module:
-        """Return the trained model of an algorithm, in evaluation mode.
+    def model(self, algorithm: str | None = None, client: int | None = None) -> Module:
+        """Return a trained model of an algorithm, in evaluation mode.
+
+        A client that has not trained, and every client of an algorithm without personal entries, has the global model.
 
         Args:
             algorithm: its folder's name; None if the run has only one.
+            client: client whose own model is returned; None for the global model, with a warning if clients have
+                models of their own. Personal entries of the global model are the average of the last cohort's.
 
         Raises:
-            InputError: there is no such algorithm, or it has not ended.
+            InputError: there is no such algorithm or client, or the algorithm has not ended.
         """
-        experiment, names = stored_experiment(self.folder), [each.name for each in self.results]
-        if algorithm is None and len(names) != 1:
-            raise InputError(f"algorithm is missing: must be one of {', '.join(names)}; name it")
-        name = algorithm or names[0]
-        if name not in names:
-            raise unknown(f"algorithm = {name!r}", name, names)
-        samples = prepare_samples(population_of(experiment, self.folder / POPULATION), experiment.data)
+        experiment, name = stored_experiment(self.folder), self._name(algorithm)
+        population = population_of(experiment, self.folder / POPULATION)
+        if client is not None and not 0 <= client < len(population):
+            raise InputError(f"client = {client!r}: must be an id from 0 to {len(population) - 1}; see `clients()`")
+        samples = prepare_samples(population, experiment.data)
         plan = model_plan(experiment.table(name).model or experiment.model, experiment.seed, samples)
         weights = load_file(regular(self.folder / name / MODEL))
         module = plan.build()
+        if (path := self.folder / name / PERSONAL).is_file():
+            weights |= _own_entries(path, name, client, weights, Layout.of(module))
+        if (path := self.folder / name / CLUSTERS).is_file():
+            weights = self._cluster_of(client, path, name)
         floats = [each.dtype for each in weights.values() if each.is_floating_point()]
         module = module.to(floats[0])
         # A tied entry, such as a language model's output, is stored once, under its first name.
@@ -106,6 +134,32 @@ class Run:
             )
         return module.eval()
 
+    def _cluster_of(self, client: int | None, path: Path, name: str) -> dict[str, Tensor]:
+        """Return the entries of the global model that a client has chosen; without a client those of the first."""
+        models = load_file(regular(path))
+        number, count = 0, len(next(iter(models.values())))
+        if client is None:
+            text = f"the first of the {count} global models of {name}; take model({name!r}, client=0) for a client's"
+            warnings.warn(text, stacklevel=3)
+        elif not (clients := path.with_name(CLIENTS)).is_file():
+            raise InputError(
+                f"client = {client}: must be left out, because evaluate.clients is false, and so nothing says which of "
+                f"the {count} models of {name} it has; run again with evaluate.clients = true"
+            )
+        else:
+            number = max(0, pq.read_table(regular(clients)).column("cluster")[client].as_py())
+        return {entry: values[number] for entry, values in models.items()}
+
+    def _name(self, algorithm: str | None) -> str:
+        """Return the folder's name of a finished algorithm; raise InputError if there is none, or no single one."""
+        names = [each.name for each in self.results]
+        if algorithm is None and len(names) != 1:
+            raise InputError(f"algorithm is missing: must be one of {', '.join(names)}; name it")
+        name = algorithm or names[0]
+        if name not in names:
+            raise unknown(f"algorithm = {name!r}", name, names)
+        return name
+
     def _frame(self, file: str) -> DataFrame:
         try:
             import pandas  # noqa: F401
@@ -115,7 +169,8 @@ class Run:
             ) from None
         tables = [table.add_column(0, "algorithm", pa.array([name] * len(table))) for name, table in self._tables(file)]
         if not tables:
-            raise InputError(f"{self.folder}: no algorithm has run a round; run it first")
+            lack = "has scored its clients: it has not ended, or evaluate.clients is false" if file == CLIENTS else ""
+            raise InputError(f"{self.folder}: no algorithm {lack or 'has run a round'}; run it first")
         frame: DataFrame = pa.concat_tables(tables, promote_options="permissive").to_pandas()
         return frame
 
@@ -132,6 +187,31 @@ class Run:
         from raysim.report.notebook import as_html
 
         return as_html(self.folder, Path(os.path.relpath(self.report)), f"run-{text_sha256(str(self.folder))[:8]}")
+
+
+def _own_entries(
+    path: Path, name: str, client: int | None, weights: Mapping[str, Tensor], layout: Layout
+) -> dict[str, Tensor]:
+    """Return the entries in which a client's own model differs from the global one.
+
+    Args:
+        path: file of the personal state.
+        name: folder of the algorithm.
+        client: id of the client; None for the global model.
+        weights: entries of the global model.
+        layout: entries of the module.
+    """
+    personal = load_file(regular(path))
+    clients = personal.pop("clients").tolist()
+    kept = {key: values.numpy() for key, values in personal.items()}
+    own = [entry for entry in layout.entries if {entry.name, f"{SECOND_MODEL}/{entry.name}"} & kept.keys()]
+    if client is None and own:
+        text = f"the global model of {name}, and {len(clients)} clients have models of their own"
+        warnings.warn(f"{text}; take model({name!r}, client={clients[0]}) for one of theirs", stacklevel=3)
+    if client not in clients:
+        return {}
+    mine = {key: values[clients.index(client)] for key, values in kept.items()}
+    return {each.name: torch.from_numpy(np.array(of_client(each, weights[each.name].numpy(), mine))) for each in own}
 
 
 def load(folder: str | Path) -> Run:

@@ -23,6 +23,7 @@ from raysim.config.model import ModelTable
 from raysim.devices.stored import open_devices
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.check import check_measures, measuring
+from raysim.measures.each_client import EachClient
 from raysim.measures.evaluate import Targets
 from raysim.simulation.budget import check_updates, rounds_of
 from raysim.simulation.samples import PreparedSamples, prepare_samples
@@ -59,12 +60,14 @@ class RunPlan:
         experiment: experiment without a value of "auto", as `config.toml` holds it.
         population: fingerprint of the population.
         targets: data to evaluate on.
+        clients: clients to score one by one; None for none.
         algorithms: plan of each algorithm, by its folder.
     """
 
     experiment: Experiment
     population: str
     targets: Targets
+    clients: EachClient | None
     algorithms: Mapping[str, AlgorithmPlan]
 
 
@@ -78,8 +81,7 @@ def targets_of(experiment: Experiment, population: Population) -> Targets:
     Raises:
         InputError: the population lacks a wanted target, or a column is not measured.
     """
-    evaluate, clients, seed = experiment.evaluate, population.train_clients, experiment.seed
-    excluded = [client for option in experiment.options() for client in option.excluded(clients, seed).tolist()]
+    evaluate, excluded = experiment.evaluate, experiment.excluded(population.train_clients)
     targets = Targets.of(population, evaluate.on, experiment.measured, evaluate.finetuning, excluded)
     evaluate.selection.check(targets.columns)
     return targets
@@ -125,7 +127,9 @@ def plan_run(
             raise InputError(f"{name}: {error}") from None
         tables[name] = algorithms[name].table
     resolved = experiment.resolved(targets.names, tuple(tables.values()), sha256)
-    return RunPlan(resolved, population.fingerprint, targets, algorithms)
+    clients = EachClient.of(population, experiment.excluded(population.train_clients))
+    scored = clients if experiment.evaluate.clients else None
+    return RunPlan(resolved, population.fingerprint, targets, scored, algorithms)
 
 
 def _workers(experiment: Experiment, samples: PreparedSamples) -> partial[WorkerPlan]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow.compute import index_in
 from safetensors.numpy import save
 from torch import Tensor
@@ -23,7 +24,8 @@ from raysim.common.background import Background
 from raysim.common.files import sync
 from raysim.store.checkpoint import Checkpoints
 from raysim.store.journal import Journal, JournalMark, batches
-from raysim.store.names import ALGORITHM_FILES, STATE_FILES, STOPPED, SUMMARY
+from raysim.store.names import ALGORITHM_FILES, CLIENTS, CLUSTERS, MODEL, PERSONAL, STATE_FILES, STOPPED, SUMMARY
+from raysim.store.participation import participation
 from raysim.store.result import Snapshot
 from raysim.store.run_folder import remove_made
 from raysim.store.summary import write_summary
@@ -134,6 +136,7 @@ class AlgorithmFolder:
             self._rows = self._rows.append(field)
         self._rows = self._rows.append(OUTCOME) if outcomes else self._rows
         self._of_clients = of_clients
+        """Ids of the training clients and further facts about them."""
         self._updates = Journal(path / "updates.journal", self._rows, marks.get("updates", JournalMark()))
         self._marks = marks
         self._checkpoints = checkpoints
@@ -159,30 +162,13 @@ class AlgorithmFolder:
             yield from batch.to_pylist()
 
     def accounts(self, clients: np.ndarray) -> dict[str, np.ndarray]:
-        """Wait for all rows, and return each client's updates and samples by outcome, int64 [n] each.
+        """Wait for all rows, and return each client's sums, [n] each; see `participation`.
 
         Args:
             clients: ids in ascending order, int64 [n].
-
-        Returns:
-            `updates`, those that counted, and their `samples`; with outcomes also `late`, `vanished` and
-            `samples_wasted`.
         """
         self._background.close()
-        outcomes = {"counted": "updates", "late": "late", "vanished": "vanished"}
-        names = [*outcomes.values(), "samples", "samples_wasted"]
-        sums = {name: np.zeros(len(clients), np.int64) for name in names}
-        for batch in batches(self.path / "updates.journal"):
-            ids, samples = batch.column("client").to_numpy(), batch.column("samples").to_numpy()
-            own = np.isin(ids, clients)  # `centralized` has rows of no client
-            timed = OUTCOME.name in batch.schema.names
-            given = batch.column(OUTCOME.name).to_numpy(zero_copy_only=False) if timed else np.full(len(ids), "counted")
-            for outcome, name in outcomes.items():
-                mine = own & (given == outcome)
-                places = np.searchsorted(clients, ids[mine])
-                np.add.at(sums[name], places, 1)
-                np.add.at(sums["samples" if outcome == "counted" else "samples_wasted"], places, samples[mine])
-        return sums if OUTCOME in self._rows else {name: sums[name] for name in ("updates", "samples")}
+        return participation(self.path, clients, OUTCOME in self._rows)
 
     @property
     def due(self) -> bool:
@@ -200,7 +186,14 @@ class AlgorithmFolder:
             self.saving = snapshot
             self._background(self._save, self._checkpoints, snapshot)
 
-    def finish(self, state: State, layouts: Layouts, summary: Mapping[str, Any], initial: Mapping[str, Tensor]) -> None:
+    def finish(
+        self,
+        state: State,
+        layouts: Layouts,
+        summary: Mapping[str, Any],
+        initial: Mapping[str, Tensor],
+        clients: pa.Table | None = None,
+    ) -> None:
         """Write models and tables, then the summary that marks them as complete; remove everything else.
 
         Args:
@@ -208,15 +201,22 @@ class AlgorithmFolder:
             layouts: division of the model's entries.
             summary: contents of `summary.json`.
             initial: state of the module before training, with the frozen entries.
+            clients: table of the clients, `clients.parquet`; None for none.
         """
         self._background.close()
-        whole = layouts.model(state.model, state.average, layouts.frozen.pack(initial))
-        with write_whole(self.path / "model.safetensors") as aside:
-            # `save_file` raises an error of its own for a fault of the disk, and leaves a draft behind.
-            aside.write_bytes(save({name: np.ascontiguousarray(array) for name, array in whole.items()}))
-        if personal := _stacked(state, self.path / "personal", layouts):
-            with write_whole(self.path / "personal.safetensors") as aside:
-                aside.write_bytes(save(personal))
+        frozen = layouts.frozen.pack(initial)
+        whole = [layouts.model(model, state.average, frozen) for model in state.models]
+        written = {MODEL: whole[0], PERSONAL: _stacked(state, self.path / "personal", layouts)}
+        if len(whole) > 1:
+            written[CLUSTERS] = {name: np.stack([each[name] for each in whole]) for name in whole[0]}
+        for file, entries in written.items():
+            if entries:
+                with write_whole(self.path / file) as aside:
+                    # `save_file` raises an error of its own for a fault of the disk, and leaves a draft behind.
+                    aside.write_bytes(save({name: np.ascontiguousarray(array) for name, array in entries.items()}))
+        if clients is not None:
+            with write_whole(self.path / CLIENTS) as aside:
+                pq.write_table(clients, aside)
         self._metrics.finish()
         self._updates.finish()
         sync(*(path for path in self.path.iterdir() if path.is_file()), self.path)

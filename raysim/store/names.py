@@ -25,9 +25,10 @@ SUMMARY = "summary.json"
 STOPPED = "stopped.json"
 """File with the reason why an algorithm stopped; it is removed when the algorithm continues."""
 
-METRICS, UPDATES, MODEL, PERSONAL = "metrics.parquet", "updates.parquet", "model.safetensors", "personal.safetensors"
+METRICS, UPDATES, CLIENTS = "metrics.parquet", "updates.parquet", "clients.parquet"
+MODEL, PERSONAL, CLUSTERS = "model.safetensors", "personal.safetensors", "clusters.safetensors"
 
-RESULTS = (METRICS, UPDATES, MODEL, PERSONAL)
+RESULTS = (METRICS, UPDATES, CLIENTS, MODEL, PERSONAL, CLUSTERS)
 """Files of an algorithm that stay."""
 
 DRAFTS = ".*.partial.*"

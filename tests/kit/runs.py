@@ -82,7 +82,7 @@ def assert_same(one: Path, other: Path, name: str) -> None:
     assert files == {path.name for path in (other / name).iterdir()}
     for file in files & {"model.safetensors", "personal.safetensors"}:
         assert (one / name / file).read_bytes() == (other / name / file).read_bytes(), file
-    for file in ("metrics.parquet", "updates.parquet"):
+    for file in files & {"metrics.parquet", "updates.parquet", "clients.parquet"}:
         # Compared as texts, because NaN does not equal itself.
         assert str(timeless(one / name / file)) == str(timeless(other / name / file))
     ends = [read_summary(folder / name / "summary.json") for folder in (one, other)]

@@ -258,6 +258,7 @@ ON_ACTORS = (
     "centralized",
     "fedbs",
     "apfl",
+    "ifca",
     "fedasync of vanishing clients",
     "fedbuff with devices",
     "oort with stale updates",

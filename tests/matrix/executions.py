@@ -104,14 +104,14 @@ def _run_stopped(config: Mapping[str, Any], folder: Path, fails: bool) -> dict[s
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of what a run left: model, personal state, rounds, client updates, summary, names of files."""
+    """Return the SHA-256 of what a run left: its models, its tables, its summary, and the names of its files."""
     (algorithm,) = (path for path in folder.iterdir() if path.name in ALGORITHMS)
     found = {"files": _sha256(sorted(path.name for path in algorithm.iterdir()))}
     for name in ("model", "personal"):
         path = algorithm / f"{name}.safetensors"
         if path.exists():
             found[name] = _sha256(sorted((key, each.tobytes()) for key, each in load_file(path).items()))
-    for name in ("metrics", "updates"):
+    for name in ("metrics", "updates", "clients"):
         table = pq.read_table(algorithm / f"{name}.parquet")
         timeless = [column for column in table.column_names if not column.startswith(("seconds", "machine_"))]
         # Compared as text, for an undefined number is equal to no other.

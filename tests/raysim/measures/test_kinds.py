@@ -101,7 +101,9 @@ def test_pooled_training_is_no_clients_participation(tmp_path: Path) -> None:
     config = {**CONFIG, "rounds": 2, "algorithm": [{"name": "centralized"}], "devices": {}}
     run = quick_run(config, tmp_path / "run", inline=True)
     kinds = read_summary(run.folder / "centralized" / "summary.json")["kinds"]
-    assert kinds == {"device": {"clients": 7, "never": 7, "updates": 0, "samples": 0, "gini": 0.0}}
+    assert kinds == {
+        "device": {"clients": 7, "never": 7, "updates": 0, "samples": 0, "bytes_up": 0, "bytes_down": 0, "gini": 0.0}
+    }
 
 
 def test_without_devices_nothing_is_said_of_them(tmp_path: Path) -> None:

@@ -283,6 +283,7 @@ class Losing(InlineWorkplace):
 def test_rounds_whose_models_are_lost_are_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = {**SMALL, "rounds": 7, "algorithm": {"name": "radfed", "cohort": 3, "aggregate_every": 3}}
     config["evaluate"] = {"every": 1, "metrics": ["accuracy", "loss"], "measures": ["dc", "concordance"]}
+    config["evaluate"]["clients"] = False  # a map after the last round, of the driver's own model
     monkeypatch.setattr("raysim.fleet.inline.InlineWorkplace", Losing)
     LosingFleet.maps, LosingFleet.lost = 0, frozenset()
     quick_run(config, tmp_path / "whole", inline=True)

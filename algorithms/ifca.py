@@ -1,0 +1,65 @@
+"""IFCA: Ghosh, Chung, Yin and Ramchandran, "An Efficient Framework for Clustered Federated Learning", 2020."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from algorithms.core.errors import require
+from algorithms.fedavg import fedavg
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.schedule import Sample
+from algorithms.parts.server import Assign, Server
+from algorithms.training.local import Local
+
+if TYPE_CHECKING:
+    from algorithms.core.fleet import Fleet
+    from algorithms.core.state import State
+    from algorithms.rounds.round import PendingRound
+
+
+@dataclass(frozen=True)
+class ClusteredRound:
+    """Round of several global models; see `ifca`.
+
+    Args:
+        clusters: number of models, k.
+    """
+
+    clusters: int
+
+    def __call__(self, state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:
+        """Start a round; arguments as in `start_round`."""
+        from algorithms.rounds.clusters import start_clustered
+
+        return start_clustered(state, algorithm, fleet, self.clusters)
+
+
+def ifca(sample: Sample, local: Local, server: Server = Assign(), *, clusters: int = 2) -> Algorithm:
+    """Train k global models; each client trains the one with the lowest loss on its samples (clustered learning).
+
+        j_i <- argmin_j F_i(w_j)                            for each client i of the cohort
+        w_j <- sum_(i: j_i = j) n_i w_i / sum_(i: j_i = j) n_i
+
+    A client receives all k models, and sends its update with the number of its choice. In an evaluation a client has
+    the model with the lowest loss on its training part; one that never trains chooses by the samples that it is
+    scored on. A global test set is scored under each model, and counts as many times as clients chose it last.
+
+    Args:
+        sample: rule that draws a round's cohort.
+        local: content of a client update.
+        server: step from the mean to the next global model; each model has a memory of its own.
+        clusters: number of models, k >= 2.
+
+    Raises:
+        InputError: `clusters` is below 2.
+
+    Paper: Algorithm 1, option II (model averaging).
+
+    Deviations: the paper draws k initial models; here the second and later ones are the first with the values of each
+    parameter permuted, which keeps the distribution of the initialisation. Models are weighted by samples, the paper's
+    equally. A model that no client chooses stays as it is. The final layers may not be shared among the clusters.
+    """
+    whole = isinstance(clusters, int) and clusters >= 2
+    require(whole, "algorithm.clusters", clusters, "a whole number >= 2", "set it to 2, or use fedavg")
+    return replace(fedavg(sample, local, server), own_round=ClusteredRound(clusters))

@@ -1,0 +1,184 @@
+"""Rounds of several global models: each client trains the one that fits its samples best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from algorithms.core.chunks import chunks
+from algorithms.core.clients import SamplePart
+from algorithms.core.fleet import Block, Fleet, Function, Output, map_joined
+from algorithms.core.keys import Purpose, generator
+from algorithms.core.layout import Packed
+from algorithms.core.layouts import Layouts
+from algorithms.core.rows import UpdateRows
+from algorithms.core.state import CLUSTERS, State
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.cohort import Training, blocks_of, client_updates
+from algorithms.parts.option import Draft, Received
+from algorithms.rounds.round import PendingRound, aggregate
+from algorithms.training.loss import Loss
+from algorithms.training.worker import Worker
+
+CHOICE_BYTES = 8
+"""Bytes of the number of a model, which a client sends beside its update."""
+
+UNCHOSEN = -1
+"""Choice of a client that has not taken part."""
+
+
+@dataclass(frozen=True)
+class Choices(Function):
+    """Function of a fleet: the number of the model with the lowest loss on each client of a block.
+
+    Of equal losses the first counts, and so it does without samples of the part, or without a finite loss.
+
+    Args:
+        part: part of each client's samples.
+        loss: loss that is compared.
+        round_number: round of the models, a key of the draws of a user's own loss.
+    """
+
+    part: SamplePart
+    loss: Loss
+    round_number: int
+
+    def join(self, left: list[int], right: list[int]) -> list[int]:
+        return left + right
+
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        data = [worker.data.samples(client, self.part) for client in block.clients]
+        x, y = (torch.cat(each) for each in zip(*data, strict=True))
+        counts = np.array([len(labels) for _, labels in data])
+        with worker.keyed(Purpose.OWN_REPORT, self.round_number, block.number):
+            losses = np.array([self._losses(worker, pair, x, y, counts) for pair in values])
+        return Output(np.argmin(np.nan_to_num(losses, nan=np.inf), axis=0).tolist())
+
+    @torch.no_grad()
+    def _losses(
+        self, worker: Worker, pair: tuple[Packed, Packed], x: torch.Tensor, y: torch.Tensor, counts: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Return the sum of each client's losses under a model, [clients]."""
+        resident = worker.resident
+        resident.load(*pair)
+        module, owners, sums = resident.module.eval(), np.repeat(np.arange(len(counts)), counts), np.zeros(len(counts))
+        for part in chunks(x):
+            losses = self.loss.sums(module(x[part].to(resident.floating)).double(), y[part])
+            sums += np.bincount(owners[part], losses.cpu().numpy(), len(counts))
+        return sums
+
+
+def start_clustered(state: State, algorithm: Algorithm, fleet: Fleet, clusters: int) -> PendingRound:
+    """Start a round of several global models; see `algorithms.ifca`.
+
+    Args:
+        state: the run so far.
+        algorithm: parts of the current phase.
+        fleet: fleet that runs the blocks.
+        clusters: number of models.
+    """
+    state = state if len(state.models) > 1 else _beginning(state, fleet, clusters)
+    draft = Draft.of(state, algorithm, fleet).attended()
+    choices = choices_of(draft.drawn, blocks_of(draft, draft.drawn), state, algorithm.local.loss, fleet)
+    parts = [
+        replace(draft, state=replace(state, model=model), cohort=draft.drawn[choices == number])
+        for number, model in enumerate(state.models)
+    ]
+    trainings = [Training(part, part.wrapped(client_updates(part)), blocks_of(part, part.drawn)) for part in parts]
+
+    def finish() -> State:
+        received = [part.reduced(each.received()) for part, each in zip(parts, trainings, strict=True)]
+        others = (clusters - 1) * algorithm.model_bytes(fleet.layouts)
+        return draft.published(_joined(received, others), _served(draft, parts, received, choices))
+
+    return PendingRound(finish)
+
+
+def choices_of(
+    clients: NDArray[np.int64],
+    blocks: Sequence[Block],
+    state: State,
+    loss: Loss,
+    fleet: Fleet,
+    part: SamplePart = "train",
+) -> NDArray[np.int64]:
+    """Return the number of the model with the lowest loss on each client's samples, int64 [n].
+
+    Args:
+        clients: ids of the clients, int64 [n].
+        blocks: blocks of these clients, in their order.
+        state: state with the models.
+        loss: loss that is compared.
+        fleet: fleet that runs the blocks.
+        part: part of each client's samples.
+    """
+    if not len(clients):
+        return np.zeros(0, np.int64)
+    models = [fleet.put((model, state.average)) for model in state.models]
+    chosen: list[int] = map_joined(fleet, Choices(part, loss, state.round), blocks, models)[0]
+    return np.array(chosen, np.int64)
+
+
+def permuted(model: Packed, layouts: Layouts, seed: int, number: int) -> Packed:
+    """Return a model with the values of each parameter permuted; `number` is a key of the draws."""
+    made, draws = model.copy(), generator(seed, Purpose.CLUSTERS, number)
+    values = layouts.shared.unpack(made)
+    for entry in layouts.shared.entries:
+        if entry.is_parameter:
+            values[entry.name][...] = draws.permutation(values[entry.name].ravel()).reshape(entry.shape)
+    return made
+
+
+def _beginning(state: State, fleet: Fleet, clusters: int) -> State:
+    """Return the run before its first round, with its other models."""
+    others = [permuted(state.model, fleet.layouts, state.seed, number) for number in range(1, clusters)]
+    chosen = np.full(len(fleet.census.clients), UNCHOSEN)
+    return state.keeping(CLUSTERS, {"models": (state.model, *others), "servers": ({},) * clusters, "chosen": chosen})
+
+
+def _served(draft: Draft, parts: Sequence[Draft], received: Sequence[Received], choices: NDArray[np.int64]) -> State:
+    """Return the run after the server's step on each model."""
+    memory, stepped = draft.state.of(CLUSTERS), []
+    for part, each, own in zip(parts, received, memory["servers"], strict=True):
+        if each.models is None:
+            raise RuntimeError("the models of an aggregation are summed")
+        stepped.append(aggregate(part.state.keeping("server", own), part.algorithm, part.fleet, each.models, each.rows))
+    models, servers = zip(*stepped, strict=True)
+    chosen = memory["chosen"].copy()
+    chosen[np.searchsorted(draft.fleet.census.clients, draft.drawn)] = choices
+    after = replace(draft.state, round=draft.number, model=models[0])
+    return after.keeping(CLUSTERS, {"models": models, "servers": servers, "chosen": chosen})
+
+
+def _joined(received: Sequence[Received], others: int) -> Received:
+    """Return what all models received as one: model after model, each in client-id order.
+
+    Args:
+        received: what each model received.
+        others: bytes of the models that a client receives beside its own.
+    """
+    firsts = np.cumsum([0, *(len(each.machine) for each in received[:-1])]).tolist()
+    facts = [
+        (first + number, fact)
+        for first, each in zip(firsts, received, strict=True)
+        for number, fact in each.machine.items()
+    ]
+    return replace(
+        received[0],
+        rows=UpdateRows.joined([each.rows for each in received]),
+        blocks=np.concatenate([each.blocks + first for first, each in zip(firsts, received, strict=True)]),
+        machine=dict(facts),
+        up=np.concatenate([each.up for each in received]) + CHOICE_BYTES,
+        down=np.concatenate([each.down for each in received]) + others,
+        beside=reduce(_plus, (each.beside for each in received)),
+    )
+
+
+def _plus(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value.plus(other[name]) if name in other else value for name, value in {**other, **one}.items()}

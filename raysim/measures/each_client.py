@@ -1,0 +1,165 @@
+"""Each client's metrics and its part in a run: the table `clients.parquet`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow.compute import index_in
+
+from algorithms import Algorithm, Block, Fleet, Output, State
+from algorithms.core.fleet import map_joined
+from algorithms.rounds.clusters import UNCHOSEN
+from partitioning import Population
+from raysim.measures.evaluate import EvaluationTarget, Targets, blocks_on, models_of_owners, put_models
+from raysim.measures.metrics import Score, Values
+from raysim.measures.ranks import areas
+from raysim.measures.scoring import Chosen, Evaluate
+
+CLIENT_FACTS = ("client", "name", "domain", "site", "device", "split", "samples", "test_samples")
+"""Columns about a client that a run does not change; a population without names, domains or sites lacks these."""
+
+
+@dataclass(frozen=True, eq=False)
+class EachClient:
+    """Clients of a population, to be scored one by one.
+
+    Args:
+        facts: columns about all clients in the order of their ids, among `CLIENT_FACTS`.
+        tests: own test parts of training clients, and all samples of clients that never train.
+        training: training parts of training clients.
+    """
+
+    facts: Mapping[str, Any]
+    tests: tuple[EvaluationTarget, ...]
+    training: EvaluationTarget
+
+    @classmethod
+    def of(cls, population: Population, excluded: Sequence[int] = ()) -> EachClient:
+        """Return the clients of a population; `excluded` are training clients that are not scored."""
+        honest = np.setdiff1d(population.train_clients, excluded)
+        held_out = np.sort(np.concatenate([population.validation_clients, population.test_clients]))
+        sizes, own = population.sizes, population.test_sizes
+        given = {"name": population.names, "domain": population.domains, "site": population.sites}
+        facts = {
+            "client": np.arange(len(population)),
+            **{name: column.cast(pa.string()) for name, column in given.items() if column is not None},
+            "split": pa.array(population.splits.tolist()),
+            "samples": sizes,
+            "test_samples": np.where(population.splits == "train", own, sizes),
+        }
+        tests = (
+            EvaluationTarget.of_clients("test", honest, own, "test", population),
+            EvaluationTarget.of_clients("test", held_out, sizes, "all", population),
+        )
+        training = EvaluationTarget.of_clients("train", honest, sizes - own, "train", population)
+        return cls(facts, tuple(target for target in tests if len(target.owners)), training)
+
+    def table(
+        self,
+        state: State,
+        algorithm: Algorithm,
+        fleet: Fleet,
+        targets: Targets,
+        accounts: Mapping[str, NDArray[Any]],
+        of_clients: pa.RecordBatch,
+    ) -> pa.Table:
+        """Score the clients; return a row for each.
+
+        A client with personal state is scored with its own model, everybody else as in an evaluation. A training part
+        is scored if its client took part in the run, so that the pass costs less than the training did.
+
+        Args:
+            state: state of the written model.
+            algorithm: parts of the algorithm.
+            fleet: fleet that runs the blocks.
+            targets: metrics of the run.
+            accounts: sums of each training client, in the census's order; see `participation`.
+            of_clients: further facts of the training clients, by `client`.
+        """
+        census, clients = fleet.census, len(self.facts["client"])
+        columns = dict(self.facts)
+        if census.devices is not None:
+            kinds = pa.array(census.devices.kinds)
+            columns["device"] = _placed(
+                census.clients, kinds.take(pa.array(census.devices.kind(census.clients))), clients
+            )
+        columns = {name: columns[name] for name in CLIENT_FACTS if name in columns}
+        columns |= {
+            name: _spread(census.clients, values, clients) for name, values in accounts.items() if name != "samples"
+        }
+        part = census.clients[accounts["updates"] > 0]
+        trained = self.training if not len(part) else self.training.only(np.isin(self.training.owners, part))
+        for prefix, several in (("test", self.tests), ("train", (trained,))):
+            scored = [each for each in several if len(each.owners)]
+            models = [models_of_owners(each, state, algorithm, fleet, targets.shape) for each in scored]
+            values = [
+                _scores(each, own, state, algorithm, fleet, targets) for each, own in zip(scored, models, strict=True)
+            ]
+            owners = np.concatenate([np.zeros(0, np.int64), *(each.owners for each in scored)])
+            if len(state.models) > 1:
+                found = columns.get("cluster", np.full(clients, UNCHOSEN))
+                found[owners] = np.concatenate([np.zeros(0, np.int64), *models])
+                columns["cluster"] = found
+            for place, name in enumerate(targets.names if scored else ()):
+                columns[f"{prefix}_{name}"] = _nullable(owners, values, place, clients)
+        for name in of_clients.schema.names[1:]:
+            columns[name] = _placed(np.asarray(of_clients.column("client")), of_clients.column(name), clients)
+        return pa.table(columns)
+
+
+class ScoreEach(Evaluate):
+    """Function of a fleet: score each client of a block; the value is `Values`, [clients, metrics]."""
+
+    def objects(self, block: Block) -> int:
+        return 0
+
+    def join(self, left: Values, right: Values) -> Values:
+        return Values.joined([left, right])
+
+    def _output(self, score: Score, keys: list[NDArray[np.int64]], counts: NDArray[np.int64]) -> Output:
+        owners = replace(score, areas=areas(keys[0], counts)) if keys else score
+        values = [metric.value(owners) for metric in self.metrics]
+        return Output(
+            Values(np.stack([each.numbers for each in values], -1), np.stack([each.defined for each in values], -1))
+        )
+
+
+def _scores(
+    target: EvaluationTarget,
+    each: list[Chosen] | None,
+    state: State,
+    algorithm: Algorithm,
+    fleet: Fleet,
+    targets: Targets,
+) -> Values:
+    """Return each owner's metrics under its model, [owners, metrics]."""
+    own_statistics = target.part == "all" and algorithm.sharing.outsider == "own"
+    function = ScoreEach(target.part, targets.metrics, algorithm.local.loss, None, own_statistics, state.round)
+    blocks = blocks_on(target, [each], targets.shape)
+    values: Values = map_joined(fleet, function, blocks, put_models(state, fleet))[0]
+    return values
+
+
+def _nullable(owners: NDArray[np.int64], values: Sequence[Values], place: int, count: int) -> pa.Array:
+    """Return a metric of all clients; null for a client without it."""
+    numbers, unknown = np.zeros(count), np.ones(count, bool)
+    numbers[owners] = np.concatenate([each.numbers[:, place] for each in values])
+    unknown[owners] = ~np.concatenate([each.defined[:, place] for each in values])
+    return pa.array(numbers, mask=unknown)
+
+
+def _spread(clients: NDArray[np.int64], sums: NDArray[Any], count: int) -> NDArray[Any]:
+    """Return sums of some clients as a column of all; 0 for the others."""
+    spread = np.zeros(count, sums.dtype)
+    spread[clients] = sums
+    return spread
+
+
+def _placed(clients: NDArray[np.int64], column: pa.Array, count: int) -> pa.Array:
+    """Return a column of some clients as one of all; null for the others."""
+    return column.take(index_in(pa.array(np.arange(count)), pa.array(clients)))

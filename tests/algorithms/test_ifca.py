@@ -1,0 +1,134 @@
+"""IFCA against its equations, and clusters of clients that it finds."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+import raysim
+from algorithms import InputError, Local, Mix, Momentum, Sample, Server, fedavg, ifca
+from algorithms.core.keys import Purpose, generator
+from raysim.fleet.inline import InlineFleet
+from tests.kit.reference import DATA, drawn, engine, mean, module, sgd, train
+from tests.kit.runs import quick_run
+
+Federation = Callable[..., InlineFleet]
+LOCAL = Local(lr=0.05, batch_size=4, epochs=2)
+SAMPLE = Sample(fraction=0.5)
+
+
+def begun(count: int) -> list[torch.nn.Module]:
+    """The initial models: the later ones are the first with the values of each parameter permuted."""
+    models = [module() for _ in range(count)]
+    for number, model in enumerate(models[1:], 1):
+        draws = generator(0, Purpose.CLUSTERS, number)
+        with torch.no_grad():
+            for p in model.parameters():
+                p.copy_(torch.from_numpy(draws.permutation(p.detach().numpy().ravel()).reshape(tuple(p.shape))))
+    return models
+
+
+def loss(model: torch.nn.Module, client: int) -> float:
+    x, y = DATA[client][0].double(), DATA[client][1]
+    with torch.no_grad():
+        return float(cross_entropy(deepcopy(model).eval()(x), y))
+
+
+@pytest.mark.parametrize("server", [Mix(0.8), Momentum(beta=0.9)])
+@pytest.mark.parametrize("count", [2, 3])
+def test_ifca_matches_its_paper(federation: Federation, server: Server, count: int) -> None:
+    state, fleet = engine(federation, ifca(SAMPLE, LOCAL, server, clusters=count), rounds=6)
+    models, speeds = begun(count), [dict[str, torch.Tensor]() for _ in range(count)]
+    last = np.full(6, -1)
+    for number in range(1, 7):
+        members: dict[int, list[int]] = {}
+        for client in SAMPLE.draw(np.arange(6), 0, number).tolist():
+            last[client] = int(np.argmin([loss(model, client) for model in models]))
+            members.setdefault(last[client], []).append(client)
+        for chosen, clients in members.items():
+            trained = [deepcopy(models[chosen]) for _ in clients]
+            for model, client in zip(trained, clients, strict=True):
+                train(model, DATA[client], drawn(LOCAL, DATA[client], number, client), sgd(LOCAL.lr))
+            averaged, then = mean(trained, [len(DATA[client][1]) for client in clients]), models[chosen].state_dict()
+            for name, value in then.items():
+                step = averaged[name] - value
+                if isinstance(server, Momentum) and name in dict(models[chosen].named_parameters()):
+                    speeds[chosen][name] = step = 0.9 * speeds[chosen].get(name, 0) + step
+                elif isinstance(server, Mix) and value.is_floating_point():
+                    step = 0.8 * step
+                then[name] = value + step
+            models[chosen].load_state_dict(then)
+    assert len(set(last.tolist())) > 1  # the choice is one
+    np.testing.assert_array_equal(state.of("clusters")["chosen"], last)
+    for model, packed in zip(models, state.models, strict=True):
+        found = fleet.layouts.shared.unpack(packed)
+        for name, value in model.state_dict().items():
+            np.testing.assert_allclose(found[name], value.numpy(), rtol=1e-9, atol=1e-11, err_msg=name)
+
+
+def test_a_model_that_nobody_chooses_stays(federation: Federation) -> None:
+    state, fleet = engine(federation, ifca(Sample(cohort=1), LOCAL, clusters=3), rounds=1)
+    (chosen,) = set(state.of("clusters")["chosen"].tolist()) - {-1}
+    for number, (packed, first) in enumerate(zip(state.models, begun(3), strict=True)):
+        found = fleet.layouts.shared.unpack(packed)
+        same = [np.array_equal(found[name], value.numpy()) for name, value in first.state_dict().items()]
+        assert all(same) == (number != chosen)
+
+
+def test_a_client_receives_all_models_and_sends_one(federation: Federation) -> None:
+    plain, _ = engine(federation, fedavg(SAMPLE, LOCAL), rounds=1)
+    state, _ = engine(federation, ifca(SAMPLE, LOCAL, clusters=4), rounds=1)
+    assert state.report is not None and plain.report is not None
+    assert state.report.bytes_down == 4 * plain.report.bytes_down
+    assert state.report.bytes_up == plain.report.bytes_up + 8 * len(plain.report.updates)
+
+
+@pytest.mark.parametrize("clusters", [1, 0, 2.5])
+def test_one_cluster_is_refused(clusters: Any) -> None:
+    with pytest.raises(InputError, match=r"algorithm\.clusters is .*whole number >= 2|algorithm\.clusters = "):
+        ifca(SAMPLE, LOCAL, clusters=clusters)
+
+
+@pytest.fixture(scope="module")
+def swapped(tmp_path_factory: pytest.TempPathFactory) -> raysim.Run:
+    """Two groups of clients that call the same things by other names."""
+    random = np.random.default_rng(0)
+    group, kinds = np.repeat([0, 1], 400), random.integers(0, 4, 800)
+    x = np.eye(4)[kinds] * 3 + random.normal(size=(800, 4))
+    client = group * 10 + random.integers(0, 10, 800)
+    table = pa.table({**{f"x{k}": x[:, k] for k in range(4)}, "label": (kinds + 2 * group) % 4, "client": client})
+    config = {
+        "rounds": 15,
+        "data": {"dataset": table, "test": 0.1},
+        "partition": {"scheme": "natural", "column": "client", "test_clients": 4, "local_test": 0.2},
+        "model": {"hidden": [16]},
+        "local": {"lr": 0.3, "batch_size": 10},
+        "algorithm": [{"name": "fedavg", "cohort": 8}, {"name": "ifca", "cohort": 8}],
+    }
+    return quick_run(config, tmp_path_factory.mktemp("ifca") / "run", inline=True)
+
+
+def test_the_groups_are_found_and_held_out_clients_choose_as_well(swapped: raysim.Run) -> None:
+    pytest.importorskip("pandas")
+    clients = swapped.clients("ifca")
+    group = (clients.name.astype(int) >= 10).astype(int)
+    assert clients.split.eq("test").sum() == 4
+    assert (clients.cluster == group).all() or (clients.cluster == 1 - group).all()
+    fedavg_accuracy = swapped.clients("fedavg").test_accuracy.mean()
+    assert clients.test_accuracy.mean() > 0.8 > fedavg_accuracy + 0.1
+
+
+def test_the_files_hold_every_model(swapped: raysim.Run) -> None:
+    pytest.importorskip("pandas")
+    clients = swapped.clients("ifca")
+    with pytest.warns(UserWarning, match="the first of the 2 global models"):
+        first = swapped.model("ifca")
+    models = {row.cluster: swapped.model("ifca", client=row.client) for row in clients.itertuples()}
+    states = [models[number].state_dict() for number in (0, 1)]
+    assert all(torch.equal(value, states[0][name]) for name, value in first.state_dict().items())
+    assert not all(torch.equal(value, states[0][name]) for name, value in states[1].items())

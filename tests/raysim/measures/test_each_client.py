@@ -1,0 +1,129 @@
+"""The table of clients: scores of each client's own model, and its part in the run, against the files and by hand."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import raysim
+from partitioning import Population
+from raysim.data.tensors import decoder_of
+from raysim.measures.outside_epsilon import UNCOVERED
+from raysim.report.page import write_report
+from tests.kit.runs import quick_run
+
+pandas = pytest.importorskip("pandas")
+
+SPEEDS = {"old": 20.0, "new": 200.0}
+KINDS = ["old", "new", "old", "new", "new", "new", "old", "old", "new", "old"]
+CONFIG: dict[str, Any] = {
+    "rounds": 4,
+    "data": {"dataset": "digits", "sample": 0.4},
+    "partition": {"clients": 10, "test_clients": 2, "local_test": 0.3},
+    "model": {"hidden": [8], "norm": "batch"},
+    "local": {"lr": 0.3, "batch_size": 8},
+    "algorithm": [{"name": name, "cohort": 3} for name in ("fedavg", "fedbn", "ditto", "apfl")],
+    "evaluate": {"every": 0, "metrics": ["accuracy", "auc", "loss"]},
+}
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> raysim.Run:
+    folder = tmp_path_factory.mktemp("clients")
+    table = pa.table({"client": list(range(10)), "device": KINDS, "compute": [SPEEDS[kind] for kind in KINDS]})
+    pq.write_table(table, folder / "devices.parquet")
+    config = {**CONFIG, "devices": {"table": str(folder / "devices.parquet")}}
+    return quick_run(config, folder / "run", inline=True)
+
+
+def accuracy(model: torch.nn.Module, batch: pa.RecordBatch, population: Population) -> float:
+    x, y = decoder_of(population)(batch)
+    with torch.no_grad():
+        return float((model(torch.as_tensor(x)).argmax(1) == torch.as_tensor(y)).double().mean())
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedbn", "ditto", "apfl"])
+def test_scores_are_those_of_each_clients_own_model(done: raysim.Run, name: str) -> None:
+    clients, population = done.clients(name), Population.open(done.folder / "population")
+    assert clients.client.tolist() == list(range(10)) and clients.device.dropna().isin(SPEEDS).all()
+    for row in clients.itertuples():
+        batch, own = population.batch(row.client), int(population.test_sizes[row.client])
+        model = done.model(name, client=row.client)
+        cut = batch.num_rows - own if row.split == "train" else 0
+        assert row.test_accuracy == pytest.approx(accuracy(model, batch[cut:], population), abs=1e-12)
+        assert np.isnan(row.train_accuracy) == (row.updates == 0)
+        if row.updates:
+            assert row.train_accuracy == pytest.approx(accuracy(model, batch[:cut], population), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "ditto"])
+def test_means_are_those_of_the_evaluation(done: raysim.Run, name: str) -> None:
+    clients, last = done.clients(name), done.metrics().query(f"algorithm == {name!r}").iloc[-1]
+    for split, target in (("train", "local"), ("test", "held_out")):
+        for metric in ("accuracy", "auc", "loss"):
+            own = clients[clients.split == split][f"test_{metric}"]
+            assert own.mean() == pytest.approx(last[f"{target}_mean_{metric}"], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedbn", "ditto"])
+def test_costs_add_up_to_those_of_the_run(done: raysim.Run, name: str) -> None:
+    clients, updates = done.clients(name), done.updates().query(f"algorithm == {name!r}")
+    metrics = done.metrics().query(f"algorithm == {name!r}")
+    assert clients.updates.tolist() == np.bincount(updates.client, minlength=10).tolist()
+    for column in ("bytes_up", "bytes_down"):
+        assert clients[column].sum() == pytest.approx(metrics[column].sum(), rel=1e-12)
+    blocks = updates.drop_duplicates(["round", "block"]).machine_block_seconds
+    assert clients.machine_seconds.sum() == pytest.approx(blocks.sum(), rel=1e-12)
+
+
+def test_costs_of_an_asynchronous_run_add_up(tmp_path: Path) -> None:
+    config = {**CONFIG, "algorithm": [{"name": "fedbuff", "cohort": 2, "concurrency": 4}], "rounds": 5}
+    run = quick_run(config, tmp_path / "run", inline=True)
+    clients, metrics, updates = run.clients("fedbuff"), run.metrics(), run.updates()
+    assert clients.updates.sum() == metrics.updates.sum() == 10
+    assert clients.bytes_up.sum() == pytest.approx(metrics.bytes_up.sum())
+    sizes = updates.groupby("block").client.transform("size")
+    assert clients.machine_seconds.sum() == pytest.approx((updates.machine_block_seconds / sizes).sum())
+
+
+def test_a_report_has_quantiles_groups_and_a_table_that_can_be_sorted(done: raysim.Run) -> None:
+    page = write_report([done.folder], done.folder / "report.html").read_text()
+    section = page[page.index("<h2>Each client</h2>") :]
+    section = section[: section.index("</section>")]
+    clients = done.clients("ditto")
+    worst = f"{100 * clients.test_accuracy.min():.1f} %"
+    assert "ditto, own test part" in section and worst in section
+    assert "by device" in section and "by split" in section
+    assert section.count("<table") == section.count("</table>") == 4
+    assert section[section.index('class="sortable"') :].count('<th scope="row">') == 10
+
+
+def test_clients_may_be_left_unscored(tmp_path: Path) -> None:
+    config = {**CONFIG, "algorithm": {"name": "fedavg"}, "evaluate": {**CONFIG["evaluate"], "clients": False}}
+    run = quick_run({**config, "rounds": 1}, tmp_path / "run", inline=True)
+    assert not (run.folder / "fedavg" / "clients.parquet").exists()
+    with pytest.raises(raysim.InputError, match=r"evaluate\.clients is false"):
+        run.clients()
+    assert "<h2>Each client</h2>" not in write_report([run.folder], tmp_path / "report.html").read_text()
+
+
+def test_the_global_model_comes_with_a_warning_where_clients_have_their_own(done: raysim.Run) -> None:
+    trained = done.clients("ditto").query("updates > 0").client.tolist()
+    with pytest.warns(
+        UserWarning, match=rf"{len(trained)} clients have models of their own; take model\('ditto', client="
+    ):
+        model = done.model("ditto")
+    never = next(client for client in range(10) if client not in trained)
+    for one, other in zip(model.parameters(), done.model("ditto", client=never).parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert all(torch.equal(*pair) for pair in zip(model.parameters(), done.model("fedavg").parameters(), strict=True))
+    with pytest.raises(raysim.InputError, match="client = 10: must be an id from 0 to 9"):
+        done.model("ditto", client=10)
+
+
+def test_the_table_is_outside_epsilon() -> None:
+    assert any("*/clients.parquet" in each.files for each in UNCOVERED)
