@@ -24,7 +24,7 @@ from raysim.config.check import ConfigTable, checked, flat, part
 from raysim.config.data import DataTable, data_of
 from raysim.config.hints import hinted
 from raysim.config.model import ModelTable, model_of
-from raysim.config.options import option_tables, options_of
+from raysim.config.options import Tell, option_tables, options_of
 from raysim.config.read import algorithm_names
 from raysim.config.tables import (
     CheckpointTable,
@@ -167,6 +167,11 @@ class Experiment(TopLevelKeys):
     def options(self, labels: LabelReader | None = None) -> list[Option]:
         """Return the options of all algorithms; `labels` and errors as for `composed`."""
         return [each for table in options_of(self).values() if (each := table.option(None, labels)) is not None]
+
+    def solved(self, tell: Tell) -> Experiment:
+        """Return the experiment with what follows from its rounds, such as a noise; see `OptionTable.solved`."""
+        found = tuple(table.solved(self.rounds, tell) for table in self.algorithm)
+        return self.model_copy(update={"algorithm": found})
 
     def excluded(self, clients: NDArray[np.int64]) -> list[int]:
         """Return those of the training clients, [K], whose own data are not evaluated."""

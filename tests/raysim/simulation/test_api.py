@@ -142,7 +142,8 @@ def test_the_run_folder(runs: dict[str, Path]) -> None:
     assert "fedprox" in (folder / "report.html").read_text()
     assert "round 5" in (folder / "run.log").read_text()
     files = {path.name for path in (folder / "fedbn").iterdir()}
-    assert files == {"metrics.parquet", "updates.parquet", "model.safetensors", "personal.safetensors", "summary.json"}
+    tables, models = {f"{name}.parquet" for name in ("metrics", "updates", "clients")}, {"model", "personal"}
+    assert files == tables | {f"{name}.safetensors" for name in models} | {"summary.json"}
     assert json.loads((folder / "fedbn" / "summary.json").read_text())["algorithm"].startswith("Algorithm(")
     personal = load_file(folder / "fedbn" / "personal.safetensors")
     assert personal["norm1.running_mean"].shape == (len(personal["clients"]), 24)

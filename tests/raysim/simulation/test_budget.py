@@ -14,7 +14,7 @@ from raysim.config.experiment import Experiment
 from raysim.config.read import changed
 from raysim.fleet.inline import InlineWorkplace
 from raysim.simulation.budget import check_updates, rounds_of, samples_per_update
-from raysim.simulation.options import RunOptions, with_workplace
+from raysim.simulation.options import RunOptions
 
 SIZES = np.array([0, 1, 4, 5, 6, 10, 23], np.int64)
 
@@ -130,5 +130,5 @@ def test_a_budget_of_too_many_rounds_is_refused() -> None:
 
 def test_without_rounds_no_actors_start() -> None:
     raw = {"rounds": 0, "data": {"dataset": "digits"}}
-    assert with_workplace(Experiment.of(raw), RunOptions())[1] is InlineWorkplace
-    assert with_workplace(Experiment.of({**raw, "rounds": 1}), RunOptions())[1] is not InlineWorkplace
+    assert isinstance(RunOptions().workplace(Experiment.of(raw)), InlineWorkplace)
+    assert not RunOptions().is_here(Experiment.of({**raw, "rounds": 1}))
