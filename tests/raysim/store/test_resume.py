@@ -1,10 +1,8 @@
 """A run that was stopped, in whatever way, ends as one that was not."""
 
-import fcntl
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -365,23 +363,6 @@ def test_two_signals_stop_a_run_at_once(long: Path, tmp_path: Path, capsys: pyte
     thread.join()
     assert ended == 130 and err.splitlines()[-1].endswith(f"continue with: raysim resume {tmp_path / 'run'} --inline")
     assert (tmp_path / "run" / "config.toml").exists()
-
-
-def test_a_killed_process_is_resumed(long: Path, tmp_path: Path) -> None:
-    seconds = float(os.urandom(1)[0]) / 255
-    arguments = [sys.executable, "-m", "raysim", "run", str(long / "long.toml"), "--inline", "--out", str(tmp_path)]
-    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def kill() -> None:
-        time.sleep(seconds)
-        process.kill()
-
-    when(tmp_path / "run.log", "round 1 ", kill).join()
-    assert process.wait(60) == -signal.SIGKILL, f"killed {seconds} s after its first round"
-    with (tmp_path / "run.log").open() as log:
-        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its death freed the folder
-    quick_resume(tmp_path, inline=True)
-    assert_same(long / "whole", tmp_path, "fedbn")
 
 
 def test_the_text_of_an_algorithm_has_no_place_in_memory() -> None:
