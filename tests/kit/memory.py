@@ -8,6 +8,8 @@ import resource
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
+
 GROWTH = 2**26
 """Bytes by which a process may grow before its memory is given back."""
 
@@ -16,8 +18,8 @@ class Memory:
     """Memory of this process.
 
     Errors, and modules of torch, are in circles that hold models until someone searches for garbage; and the C library
-    keeps what is freed. What stays after a search, such as imported modules, is passed over by the next ones: a million
-    objects.
+    and Arrow keep what is freed. A search passes over the million objects that were there at the last one, such as
+    modules.
     """
 
     def __init__(self) -> None:
@@ -34,6 +36,7 @@ class Memory:
             gc.unfreeze()
         gc.collect()
         gc.freeze()
+        pa.default_memory_pool().release_unused()
         with suppress(OSError, AttributeError):  # only glibc has it
             ctypes.CDLL("libc.so.6").malloc_trim(0)
         self._resident, self._frozen = _resident(), gc.get_freeze_count()
