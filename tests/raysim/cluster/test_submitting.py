@@ -16,6 +16,8 @@ import raysim
 from tests.kit.grid import Grid, grid
 from tests.kit.runs import quick_resume
 
+pytestmark = pytest.mark.usefixtures("own_ray")
+
 WAIT_SECONDS = 300
 
 EXPERIMENT = """

@@ -70,8 +70,7 @@ def plan_for(name: str, population: Population, folder: Path) -> WorkerPlan:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        pytest.param("fedavg", "ClientUpdates", id="while it sums client updates"),
-        pytest.param("fedbn", "ClientUpdates", id="when it has written personal state"),
+        pytest.param("fedbn", "ClientUpdates", id="when it has summed client updates and written personal state"),
         pytest.param("choice", "Scores", id="while it takes the candidates' losses"),
         pytest.param("fedavg", "Evaluate", id="in an evaluation"),
         pytest.param("radfed", "ClientUpdates", id="while models are redistributed"),

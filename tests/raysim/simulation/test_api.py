@@ -56,7 +56,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, shared_ray: SharedRay) -> dic
     """The experiment on two actors, and three of its algorithms inline."""
     folder = tmp_path_factory.mktemp("runs")
     few = [table for table in TUNED["algorithm"] if table["name"] in ("fedavg", "fedbn", "radfed")]
-    raysim.run({**TUNED, "algorithm": few}, folder / "inline", inline=True)
+    quick_run({**TUNED, "algorithm": few}, folder / "inline", inline=True)
     shared_ray.start()
     raysim.run(TUNED, folder / "two", actors=2)
     return {name: folder / name for name in ("inline", "two")}
