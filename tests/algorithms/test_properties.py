@@ -39,7 +39,7 @@ def test_the_others_refuse_the_model(name: str) -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_rounds_on_every_model_have_the_same_bytes_again(model: str, federation: Federation) -> None:
     """The matrix has it of every algorithm."""
-    states = [simulate(federation, fedavg(SAMPLE, LOCAL), model, "sequential", "fp64", 3)[0] for _ in range(2)]
+    states = [simulate(federation, fedavg(SOME, LOCAL), model, "sequential", "fp64", 3)[0] for _ in range(2)]
     assert same(states[0].model, states[1].model) and same(states[0].average, states[1].average)
 
 
