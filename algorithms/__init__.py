@@ -52,7 +52,7 @@ from algorithms.parts.arrivals import Arrivals, Concurrent, Drawn, matching, par
 from algorithms.parts.option import Option
 from algorithms.parts.phases import phases
 from algorithms.parts.rules import AfterRound, LossAgreement, Rule, SteadyStatistics
-from algorithms.parts.schedule import Rounds, Sample, Schedule
+from algorithms.parts.schedule import Participation, Rounds, Schedule
 from algorithms.parts.server import Assign, Mix, Momentum, Server, Stretched
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import Hinge, Polynomial, WeightedMix
@@ -145,6 +145,7 @@ __all__ = [
     "Outcome",
     "Output",
     "Packed",
+    "Participation",
     "PendingRound",
     "PersonalLedger",
     "PersonalStore",
@@ -159,7 +160,6 @@ __all__ = [
     "RoundReport",
     "Rounds",
     "Rule",
-    "Sample",
     "Samples",
     "SamplesUsed",
     "Schedule",

@@ -10,7 +10,7 @@ from algorithms.core.errors import require
 from algorithms.core.layouts import Scope
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def apfl(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -39,7 +39,7 @@ def apfl(
     A client is evaluated with the mixture of v_k and the global model.
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update: plain SGD, for both models.
         server: step from the mean to the next global model.
         share: first share of the client's own model, in [0, 1]: the paper's alpha.
@@ -57,7 +57,7 @@ def apfl(
     require(0 <= share <= 1, "algorithm.share", share, "in [0, 1]", "set algorithm.share = 0.5")
     require(share_lr >= 0, "algorithm.share_lr", share_lr, ">= 0", "set algorithm.share_lr = 0.1")
     require_defaults(local, "apfl", "optimizer", "momentum", "method")
-    return fedavg(sample, replace(local, method=Mixed(float(share), share_lr)), server, weighting=weighting)
+    return fedavg(participation, replace(local, method=Mixed(float(share), share_lr)), server, weighting=weighting)
 
 
 STACKS = (None, SECOND_MODEL, "next", "apart")

@@ -10,7 +10,7 @@ import numpy as np
 from algorithms.core.errors import InputError, require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.schedule import Participation, Rounds
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.training.local import Local
@@ -64,7 +64,7 @@ def start_union(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool 
     return PendingRound(finish)
 
 
-def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
+def centralized(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
     """Train on mini-batches of the union of all training clients' data; a round is one update on it.
 
         u <- momentum u + grad F(w; batch),   w <- w - lr u,   batches drawn from D = D_1 + ... + D_K
@@ -72,7 +72,7 @@ def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algo
     u goes on from round to round, and so do Adam's moments.
 
     Args:
-        sample: all clients.
+        participation: all clients.
         local: content of an update on the union: its epochs or steps, or the next `batches` of a pass over it.
         server: `Assign`, because no model arrives there.
 
@@ -87,20 +87,20 @@ def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algo
     """
     remedy = "leave it out"
     require(
-        sample.cohort is None,
+        participation.cohort is None,
         "algorithm.cohort",
-        sample.cohort,
+        participation.cohort,
         "left out for united data, to take all clients",
         remedy,
     )
-    plain = sample.active == 1 and sample.by == "uniform"
-    what = (sample.active, sample.by)
+    plain = participation.active == 1 and participation.by == "uniform"
+    what = (participation.active, participation.by)
     allowed = "left out for united data"
     require(plain, "algorithm.active, algorithm.sampling", what, allowed, "remove them")
-    whole = sample.fraction in (None, 1)
-    require(whole, "algorithm.fraction", sample.fraction, "1 for united data", remedy)
+    whole = participation.fraction in (None, 1)
+    require(whole, "algorithm.fraction", participation.fraction, "1 for united data", remedy)
     holds = isinstance(server, Assign)
     require(holds, "server.rule", server, "'assign' if no models are aggregated", "remove the table [server]")
     kept = Sharing(slots={slot: "shared" for slot in local.slots if slot != "batches"})
-    rounds = UnionRounds(Sample(reporting=sample.reporting))  # the clock refuses its keys
-    return replace(fedavg(Sample(), local, server), schedule=rounds, sharing=kept, own_round=start_union)
+    rounds = UnionRounds(Participation(reporting=participation.reporting))  # virtual time refuses its keys
+    return replace(fedavg(Participation(), local, server), schedule=rounds, sharing=kept, own_round=start_union)

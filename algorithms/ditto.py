@@ -14,7 +14,7 @@ from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.fedprox import Proximal
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def ditto(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -37,7 +37,7 @@ def ditto(
         v_k <- v_k - lr (grad F_k(v_k) + attraction (v_k - w_t)),   w_k and w as in FedAvg
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update, for both models.
         server: step from the mean to the next global model.
         attraction: the paper's lambda, >= 0; with 0 the clients' own models are those of SingleSet.
@@ -53,7 +53,7 @@ def ditto(
     """
     require(attraction >= 0, "algorithm.attraction", attraction, ">= 0", "set algorithm.attraction = 0.1")
     require_defaults(local, "ditto", "method")
-    return fedavg(sample, replace(local, method=Beside(attraction)), server, weighting=weighting)
+    return fedavg(participation, replace(local, method=Beside(attraction)), server, weighting=weighting)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from algorithms.core.errors import InputError, require
 from algorithms.fedprox import with_proximal
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Concurrent, Delay, Drawn
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import Hinge, Polynomial, WeightedMix
@@ -19,7 +19,7 @@ Staleness = Literal["constant", "polynomial", "hinge"]
 
 
 def fedasync(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = WeightedMix(0.6),
     *,
@@ -38,7 +38,7 @@ def fedasync(
         f: "constant" 1,  "polynomial" (t - s + 1)^-a,  "hinge" 1 if t - s <= b, else 1 / (a (t - s - b) + 1)
 
     Args:
-        sample: number of arrivals a round, which makes algorithms comparable at equal work.
+        participation: number of arrivals a round, which makes algorithms comparable at equal work.
         local: content of a client update; its learning rate is that of the round in which it started.
         server: rule `weighted-mix` with its alpha, in (0, 1].
         staleness: function f.
@@ -62,7 +62,7 @@ def fedasync(
     """
     given = {name: value for name, value in (("a", a), ("b", b)) if value is not None}
     weighting = staleness_weighting(staleness, given)
-    schedule = Arrivals(sample, _delay(concurrency, max_staleness))
+    schedule = Arrivals(participation, _delay(concurrency, max_staleness))
     local = with_proximal(local, proximal)
     return Algorithm(schedule, local, Sharing(), weighting, server, own_round=asynchronous_round)
 

@@ -1,7 +1,7 @@
 """FedAvg: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017."""
 
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.schedule import Participation, Rounds
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import MOMENTUM_SLOTS, MaintainedMomentum, Sharing
 from algorithms.parts.weighting import WeightingName, weighting_of
@@ -9,7 +9,7 @@ from algorithms.training.local import Local
 
 
 def fedavg(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -21,7 +21,7 @@ def fedavg(
         w <- sum_k n_k w_k / sum_k n_k
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update.
         server: step from the mean to the next global model.
         weighting: share of a model in the mean: "samples", as in the paper, or "equal".
@@ -37,4 +37,4 @@ def fedavg(
     others.
     """
     sharing = Sharing(slots=MOMENTUM_SLOTS[maintained_momentum])
-    return Algorithm(Rounds(sample), local, sharing, weighting_of(weighting), server)
+    return Algorithm(Rounds(participation), local, sharing, weighting_of(weighting), server)

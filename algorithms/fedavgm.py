@@ -3,21 +3,21 @@
 from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Momentum, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local
 
 
 def fedavgm(
-    sample: Sample, local: Local, server: Server = Momentum(), *, weighting: WeightingName = "samples"
+    participation: Participation, local: Local, server: Server = Momentum(), *, weighting: WeightingName = "samples"
 ) -> Algorithm:
     """Run FedAvg with momentum at the server.
 
         v <- beta v + sum_k p_k (w_k - w),   w <- w + lr v
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update.
         server: rule `momentum` with its parameters; with beta 0 and lr 1 it is FedAvg.
         weighting: share of a model in the mean: "samples", as in the paper, or "equal".
@@ -31,4 +31,4 @@ def fedavgm(
     """
     own = isinstance(server, Momentum)
     require(own, "server.rule", server, "'momentum' for fedavgm", 'set server.rule = "momentum"')
-    return fedavg(sample, local, server, weighting=weighting)
+    return fedavg(participation, local, server, weighting=weighting)

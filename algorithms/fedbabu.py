@@ -4,14 +4,14 @@ from dataclasses import replace
 
 from algorithms.fedper import fedper
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
 
 
 def fedbabu(
-    sample: Sample, local: Local, server: Server = Assign(), *, weighting: WeightingName = "samples"
+    participation: Participation, local: Local, server: Server = Assign(), *, weighting: WeightingName = "samples"
 ) -> Algorithm:
     """Run FedAvg on the body; the head keeps its initial values, and is fine-tuned only at evaluation.
 
@@ -20,7 +20,7 @@ def fedbabu(
     Set `evaluate.finetune` for the paper's personalised models.
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update.
         server: step from the mean to the next global model.
         weighting: share of a model in the mean: "samples", as in the paper, or "equal".
@@ -33,4 +33,4 @@ def fedbabu(
     Deviations: none. The head is personal state that never changes, so it is not sent.
     """
     require_defaults(local, "fedbabu", "part")
-    return fedper(sample, replace(local, part="body"), server, weighting=weighting)
+    return fedper(participation, replace(local, part="body"), server, weighting=weighting)

@@ -4,7 +4,7 @@ from typing import Literal
 
 from algorithms.core.errors import require
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.schedule import Participation, Rounds
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import Equal, WeightingName, weighting_of
@@ -12,7 +12,7 @@ from algorithms.training.local import Local
 
 
 def fedbn(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -25,7 +25,7 @@ def fedbn(
         w^(l) <- 1/K sum_k w_k^(l)   for every layer l that is not batch norm
 
     Args:
-        sample: rule that draws a round's cohort; the paper trains all clients.
+        participation: rule that draws a round's cohort; the paper trains all clients.
         local: content of a client update.
         server: step from the mean to the next global model.
         weighting: share of a model in the mean: "equal", as in the paper, or "samples".
@@ -43,16 +43,16 @@ def fedbn(
     entries of outsiders.
     """
     sharing = Sharing(affine="personal", statistics="personal", newcomer=newcomer, outsider=outsider)
-    return Algorithm(Rounds(sample), local, sharing, weighting_of(weighting), server)
+    return Algorithm(Rounds(participation), local, sharing, weighting_of(weighting), server)
 
 
-def singleset(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
+def singleset(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
     """Train every client alone: the whole model is personal, and nothing travels.
 
         w_k <- ClientUpdate(k, w_k)
 
     Args:
-        sample: rule that draws a round's cohort; the paper trains all clients.
+        participation: rule that draws a round's cohort; the paper trains all clients.
         local: content of a client update.
         server: `Assign`, because nothing arrives there.
 
@@ -67,4 +67,4 @@ def singleset(sample: Sample, local: Local, server: Server = Assign()) -> Algori
     holds = isinstance(server, Assign)
     require(holds, "server.rule", server, "'assign' if nothing travels", "remove the table [server]")
     sharing = Sharing(weights="personal", affine="personal", statistics="personal")
-    return Algorithm(Rounds(sample), local, sharing, Equal(), server)
+    return Algorithm(Rounds(participation), local, sharing, Equal(), server)

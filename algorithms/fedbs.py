@@ -8,14 +8,14 @@ from algorithms.fedprox import with_proximal
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.phases import phases
 from algorithms.parts.rules import LossAgreement
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import ClientLoss, Equal, LossKind
 from algorithms.training.local import Local
 
 
 def fedbs(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -31,7 +31,7 @@ def fedbs(
         until std_k F_k <= epsilon in `patience` rounds in a row; then FedProx, w <- 1/m sum_k w_k
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update.
         server: step from the mean to the next global model.
         epsilon: largest standard deviation of losses that agree, > 0.
@@ -47,5 +47,5 @@ def fedbs(
     we follow.
     """
     agreement = LossAgreement(epsilon, patience, deviation, loss)
-    warm = replace(fedavg(sample, local, server), weighting=ClientLoss(loss))
+    warm = replace(fedavg(participation, local, server), weighting=ClientLoss(loss))
     return phases(warm, (agreement, replace(warm, weighting=Equal(), local=with_proximal(local, proximal))))

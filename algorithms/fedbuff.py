@@ -5,7 +5,7 @@ from typing import Literal
 from algorithms.fedasync import Staleness, asynchronous_round, staleness_weighting
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Concurrent
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import WeightedMix
@@ -13,7 +13,7 @@ from algorithms.training.local import Local
 
 
 def fedbuff(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = WeightedMix(1.0),
     *,
@@ -29,7 +29,7 @@ def fedbuff(
         w <- w + eta / B sum_k s(t_k) (w_k - w_(t - t_k)),   s(t) = (1 + t)^-1/2
 
     Args:
-        sample: number of arrivals a round, which makes algorithms comparable at equal work.
+        participation: number of arrivals a round, which makes algorithms comparable at equal work.
         local: content of a client update; its learning rate is that of the round in which it started.
         server: rule `weighted-mix`, whose alpha is eta, in (0, 1].
         buffer: B, updates an aggregation, >= 1; by default the number of arrivals a round.
@@ -51,6 +51,6 @@ def fedbuff(
     by B, too, so its step is shorter.
     """
     given = {name: value for name, value in (("a", a), ("b", b)) if value is not None}
-    schedule = Arrivals(sample, Concurrent(concurrency), buffer, counts)
+    schedule = Arrivals(participation, Concurrent(concurrency), buffer, counts)
     weighting = staleness_weighting(staleness, given)
     return Algorithm(schedule, local, Sharing(), weighting, server, own_round=asynchronous_round)

@@ -12,7 +12,7 @@ from algorithms.core.clients import Census
 from algorithms.core.errors import require
 from algorithms.core.layout import Layout, Memory, Packed
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.schedule import Participation, Rounds
 from algorithms.parts.server import Assign, Server, on_parameters
 from algorithms.parts.weighting import Equal
 from algorithms.training.local import Local, require_defaults
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from algorithms.training.steps import LocalSteps
 
 
-def feddyn(sample: Sample, local: Local, server: Server = Assign(), *, alpha: float = 0.01) -> Algorithm:
+def feddyn(participation: Participation, local: Local, server: Server = Assign(), *, alpha: float = 0.01) -> Algorithm:
     """Run FedAvg with a regulariser of each client that changes every round, so that all clients' optima agree.
 
         min_w F_k(w) - <h_k, w> + alpha / 2 ||w - w_t||^2,  started from w_t,   h_k <- h_k - alpha (w_k - w_t)
         h <- h - alpha / K sum_k (w_k - w_t),   w <- mean_k w_k - h / alpha
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update.
         server: `Assign`, because the server's step is the method's own.
         alpha: strength of the regulariser, > 0.
@@ -49,7 +49,9 @@ def feddyn(sample: Sample, local: Local, server: Server = Assign(), *, alpha: fl
     own = isinstance(server, Assign)
     require(own, "server.rule", server, "'assign' for feddyn, which has its own step", "remove the table [server]")
     require_defaults(local, "feddyn", "method")
-    return Algorithm(Rounds(sample), replace(local, method=Dynamic(alpha)), weighting=Equal(), server=Accumulated())
+    return Algorithm(
+        Rounds(participation), replace(local, method=Dynamic(alpha)), weighting=Equal(), server=Accumulated()
+    )
 
 
 @dataclass(frozen=True)

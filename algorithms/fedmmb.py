@@ -4,21 +4,23 @@ from dataclasses import replace
 
 from algorithms.core.errors import require
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.schedule import Participation, Rounds
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import SamplesUsed
 from algorithms.training.local import Local
 
 
-def fedmmb(sample: Sample, local: Local, server: Server = Assign(), *, batches: int | None = None) -> Algorithm:
+def fedmmb(
+    participation: Participation, local: Local, server: Server = Assign(), *, batches: int | None = None
+) -> Algorithm:
     """Train each client on the next C batches of its own order (federated multi-mini-batch).
 
         T = ceil(N_j / B),  f = ceil(T / C):  update i trains on batches p = (i mod f) C to min(p + C, T) - 1
         of its order, which is drawn anew after each f updates;  w <- sum_j n_j w_j / sum_j n_j, n_j the samples used
 
     Args:
-        sample: rule that draws a round's cohort; the paper trains all clients.
+        participation: rule that draws a round's cohort; the paper trains all clients.
         local: content of a client update; `batch_size` is the paper's B.
         server: step from the mean to the next global model.
         batches: the paper's C, >= 1; by default `local.batches`, or else 1.
@@ -38,14 +40,16 @@ def fedmmb(sample: Sample, local: Local, server: Server = Assign(), *, batches: 
     other = local.steps is not None or local.epochs not in (None, 1)
     length = (local.epochs, local.steps)
     require(not other, "local.epochs, local.steps", length, "left out for fedmmb", f"set local.batches = {count}")
-    return Algorithm(Rounds(sample), replace(local, epochs=None, batches=count), Sharing(), SamplesUsed(), server)
+    return Algorithm(
+        Rounds(participation), replace(local, epochs=None, batches=count), Sharing(), SamplesUsed(), server
+    )
 
 
-def fedsmb(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
+def fedsmb(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
     """Run FedMMB with C = 1, one batch a client and round (federated single-mini-batch).
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update; `batch_size` is the paper's B.
         server: step from the mean to the next global model.
 
@@ -56,4 +60,4 @@ def fedsmb(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm
 
     Deviations: as `fedmmb`.
     """
-    return fedmmb(sample, local, server, batches=1)
+    return fedmmb(participation, local, server, batches=1)

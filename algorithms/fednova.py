@@ -12,7 +12,7 @@ from algorithms.core.rows import Report
 from algorithms.fedavg import fedavg
 from algorithms.fedprox import with_proximal
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server, Stretched
 from algorithms.parts.weighting import Weighting, WeightingName
 from algorithms.training.local import Local, require_defaults
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def fednova(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -38,7 +38,7 @@ def fednova(
     (1 - (1 - lr mu)^t) / (lr mu).
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update: SGD, also with momentum.
         server: step from w + tau sum_k p_k d_k to the next global model.
         proximal: FedProx's mu, >= 0.
@@ -56,7 +56,7 @@ def fednova(
     require_defaults(local, "fednova", "optimizer", "nesterov", "lr_schedule")
     if proximal:
         require_defaults(local, "fednova with algorithm.proximal", "lr_decay")
-    plain = fedavg(sample, with_proximal(local, proximal), weighting=weighting)
+    plain = fedavg(participation, with_proximal(local, proximal), weighting=weighting)
     shares = PerStep(plain.weighting, local.momentum, local.lr * proximal)
     return replace(plain, weighting=shares, server=Stretched(shares, server))
 

@@ -6,20 +6,22 @@ from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local
 
 
-def fedadam(sample: Sample, local: Local, server: Server = Adam(), *, weighting: WeightingName = "equal") -> Algorithm:
+def fedadam(
+    participation: Participation, local: Local, server: Server = Adam(), *, weighting: WeightingName = "equal"
+) -> Algorithm:
     """Run FedAvg with an Adam step of the server along the mean of the clients' changes.
 
         delta = mean_k (w_k - w),   m <- beta1 m + (1 - beta1) delta,   v <- beta2 v + (1 - beta2) delta^2
         w     <- w + eta m / (sqrt(v) + tau)
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update.
         server: rule `adam` with its parameters.
         weighting: share of a model in the mean: "equal", as in the paper, or "samples".
@@ -31,45 +33,47 @@ def fedadam(sample: Sample, local: Local, server: Server = Adam(), *, weighting:
 
     Deviations: all entries other than parameters take the mean; see `Adaptive`.
     """
-    return _adaptive(sample, local, server, weighting, Adam, "fedadam")
+    return _adaptive(participation, local, server, weighting, Adam, "fedadam")
 
 
-def fedyogi(sample: Sample, local: Local, server: Server = Yogi(), *, weighting: WeightingName = "equal") -> Algorithm:
+def fedyogi(
+    participation: Participation, local: Local, server: Server = Yogi(), *, weighting: WeightingName = "equal"
+) -> Algorithm:
     """Run FedAdam with a second moment moved by its distance's sign: v <- v - (1 - beta2) delta^2 sign(v - delta^2).
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update.
         server: rule `yogi` with its parameters.
         weighting: share of a model in the mean: "equal", as in the paper, or "samples".
 
     Errors, paper and deviations as for `fedadam`.
     """
-    return _adaptive(sample, local, server, weighting, Yogi, "fedyogi")
+    return _adaptive(participation, local, server, weighting, Yogi, "fedyogi")
 
 
 def fedadagrad(
-    sample: Sample, local: Local, server: Server = Adagrad(), *, weighting: WeightingName = "equal"
+    participation: Participation, local: Local, server: Server = Adagrad(), *, weighting: WeightingName = "equal"
 ) -> Algorithm:
     """Run FedAdam with a second moment that only grows: v <- v + delta^2.
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update.
         server: rule `adagrad` with its parameters.
         weighting: share of a model in the mean: "equal", as in the paper, or "samples".
 
     Errors, paper and deviations as for `fedadam`.
     """
-    return _adaptive(sample, local, server, weighting, Adagrad, "fedadagrad")
+    return _adaptive(participation, local, server, weighting, Adagrad, "fedadagrad")
 
 
 T = TypeVar("T", bound=Adaptive)
 
 
 def _adaptive(
-    sample: Sample, local: Local, server: Server, weighting: WeightingName, rule: type[T], name: str
+    participation: Participation, local: Local, server: Server, weighting: WeightingName, rule: type[T], name: str
 ) -> Algorithm:
     own = rule.__name__.lower()
     require(isinstance(server, rule), "server.rule", server, f"{own!r} for {name}", f'set server.rule = "{own}"')
-    return fedavg(sample, local, server, weighting=weighting)
+    return fedavg(participation, local, server, weighting=weighting)

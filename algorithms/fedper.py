@@ -3,7 +3,7 @@
 from typing import Literal
 
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.schedule import Participation, Rounds
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import WeightingName, weighting_of
@@ -11,7 +11,7 @@ from algorithms.training.local import Local
 
 
 def fedper(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -24,7 +24,7 @@ def fedper(
         (w_B, w_k) <- ClientUpdate(k, (w_B, w_k)),   w_B <- sum_k n_k w_(B,k) / sum_k n_k
 
     Args:
-        sample: rule that draws a round's cohort; the paper trains all clients.
+        participation: rule that draws a round's cohort; the paper trains all clients.
         local: content of a client update.
         server: step from the mean to the next global model.
         personal: personal parts of the model: "head", "body", or names of layers; without any it is FedAvg.
@@ -40,4 +40,4 @@ def fedper(
     without a client is evaluated with the average personal layers of the last cohort, which the paper does not define.
     """
     sharing = Sharing(personal=tuple(personal), newcomer=newcomer)
-    return Algorithm(Rounds(sample), local, sharing, weighting_of(weighting), server)
+    return Algorithm(Rounds(participation), local, sharing, weighting_of(weighting), server)

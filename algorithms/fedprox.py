@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
@@ -17,7 +17,7 @@ from algorithms.training.terms import RECEIVED, AffineTerm, pull
 
 
 def fedprox(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -29,7 +29,7 @@ def fedprox(
         min_w F_k(w) + proximal / 2 ||w - w_t||^2,  started from w_t
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update.
         server: step from the mean to the next global model.
         proximal: the paper's mu, >= 0; with 0 it is FedAvg.
@@ -40,7 +40,7 @@ def fedprox(
     Deviations: a client takes the steps set by `local`, not as many as a gamma-inexact solution needs. Models are
     weighted, by default by samples as in RADFed's comparison, not sampled in proportion to them.
     """
-    return fedavg(sample, with_proximal(local, proximal), server, weighting=weighting)
+    return fedavg(participation, with_proximal(local, proximal), server, weighting=weighting)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from algorithms.core.errors import require
 from algorithms.fedper import fedper
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def fedrep(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -37,7 +37,7 @@ def fedrep(
         w_(B,k) <- w_B - lr grad_B F_k(w_B, w_k)   for `local.epochs` epochs,   w_B <- 1/m sum_k w_(B,k)
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update; its epochs are those of the body.
         server: step from the mean to the next global model.
         head_epochs: epochs of the head before those of the body, >= 1.
@@ -58,7 +58,7 @@ def fedrep(
     require(head_epochs >= 1, "algorithm.head_epochs", head_epochs, ">= 1", "use fedper to train both together")
     require_defaults(local, "fedrep", "part", "method")
     both = replace(local, epochs=(local.epochs or 0) + head_epochs, method=HeadFirst(head_epochs))
-    return fedper(sample, both, server, weighting=weighting, newcomer=newcomer)
+    return fedper(participation, both, server, weighting=weighting, newcomer=newcomer)
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.options.common_step import CommonStep
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import Equal
 from algorithms.training.local import Local, require_defaults
 from algorithms.training.loss import CrossEntropy
 
 
-def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
+def fedtan(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
     """Run FedAvg with common batch statistics of all clients in the first local step of each round.
 
         mu_l = 1/m sum_k mean(h_kl),   var_l = 1/m sum_k mean((h_kl - mu_l)^2)          layer by layer
@@ -24,13 +24,13 @@ def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm
     ordinary; then models and statistics are averaged.
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update.
         server: step from the mean to the next global model.
 
     Raises:
         InputError: `local` has momentum, another loss or optimizer, a schedule, a `method`, rotating batches,
-            bf16, or other statistics than the batch's; `sample` draws by scores; or the model has dropout or no
+            bf16, or other statistics than the batch's; `participation` draws by scores; or the model has dropout or no
             batch norm (when they meet).
 
     Paper: Algorithm 1; a baseline in FixBN, Table 5. A round counts as 3 L + 1 exchanges for L batch-norm layers: the
@@ -46,11 +46,11 @@ def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm
     require_defaults(local, "fedtan, which takes its own first step", *keys)
     plain_loss = local.loss == CrossEntropy()
     require(plain_loss, "local.loss", local.loss.title, "plain cross-entropy for fedtan", "leave it out")
-    drawn = sample.by in ("uniform", "size")
-    require(drawn, "algorithm.sampling", sample.by, "'uniform' or 'size' for fedtan", "leave it out")
+    drawn = participation.by in ("uniform", "size")
+    require(drawn, "algorithm.sampling", participation.by, "'uniform' or 'size' for fedtan", "leave it out")
     precision = local.compute.precision
     require(
         precision != "bf16", "local.precision", precision, "fp32 or fp64 for fedtan", 'set local.precision = "fp32"'
     )
-    plain = replace(fedavg(sample, local, server), weighting=Equal())
+    plain = replace(fedavg(participation, local, server), weighting=Equal())
     return plain.having(CommonStep())

@@ -8,7 +8,7 @@ from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.phases import phases
 from algorithms.parts.rules import AfterRound, SteadyStatistics
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import MaintainedMomentum
 from algorithms.parts.weighting import WeightingName
@@ -16,7 +16,7 @@ from algorithms.training.local import Local
 
 
 def fixbn(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -34,7 +34,7 @@ def fixbn(
         t <= T*:  FedAvg;   t > T*:  FedAvg, but client updates normalise by the statistics after round T*
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update.
         server: step from the mean to the next global model.
         fix_after: the paper's T*: a round, or a share of the rounds in (0, 1). A round >= `rounds` gives FedAvg.
@@ -58,7 +58,7 @@ def fixbn(
     """
     known = fixed in ("statistics", "affine", "both")
     require(known, "algorithm.fixed", fixed, '"statistics", "affine" or "both"', 'set algorithm.fixed = "statistics"')
-    first = fedavg(sample, local, server, weighting=weighting, maintained_momentum=maintained_momentum)
+    first = fedavg(participation, local, server, weighting=weighting, maintained_momentum=maintained_momentum)
     rule = SteadyStatistics(width, tau, decide, absent) if fix_after == "window" else AfterRound(fix_after)
     second = replace(
         local,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.training.local import Local
 
@@ -35,7 +35,7 @@ class ClusteredRound:
         return start_clustered(state, algorithm, fleet, self.clusters)
 
 
-def ifca(sample: Sample, local: Local, server: Server = Assign(), *, clusters: int = 2) -> Algorithm:
+def ifca(participation: Participation, local: Local, server: Server = Assign(), *, clusters: int = 2) -> Algorithm:
     """Train k global models; each client trains the one with the lowest loss on its samples (clustered learning).
 
         j_i <- argmin_j F_i(w_j)                            for each client i of the cohort
@@ -46,7 +46,7 @@ def ifca(sample: Sample, local: Local, server: Server = Assign(), *, clusters: i
     scored on. A global test set is scored under each model, and counts as many times as clients chose it last.
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update.
         server: step from the mean to the next global model; each model has a memory of its own.
         clusters: number of models, k >= 2.
@@ -62,4 +62,4 @@ def ifca(sample: Sample, local: Local, server: Server = Assign(), *, clusters: i
     """
     whole = isinstance(clusters, int) and clusters >= 2
     require(whole, "algorithm.clusters", clusters, "a whole number >= 2", "set it to 2, or use fedavg")
-    return replace(fedavg(sample, local, server), own_round=ClusteredRound(clusters))
+    return replace(fedavg(participation, local, server), own_round=ClusteredRound(clusters))

@@ -4,14 +4,14 @@ from typing import Literal
 
 from algorithms.fedper import fedper
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local
 
 
 def lg_fedavg(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -23,7 +23,7 @@ def lg_fedavg(
         (l_k, g_k) <- ClientUpdate(k, (l_k, g)),   g <- sum_k n_k g_k / sum_k n_k
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update.
         server: step from the mean to the next global model.
         weighting: share of a model in the mean: "samples", as in the paper, or "equal".
@@ -37,4 +37,4 @@ def lg_fedavg(
     Deviations: training begins at the initial model. The paper's experiments begin at one that FedAvg trained; load
     that by `model.weights`. Data without a client is evaluated with the average body of the last cohort.
     """
-    return fedper(sample, local, server, personal=("body",), weighting=weighting, newcomer=newcomer)
+    return fedper(participation, local, server, personal=("body",), weighting=weighting, newcomer=newcomer)

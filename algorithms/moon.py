@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def moon(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -41,7 +41,7 @@ def moon(
     sim is the cosine. Features are the input of the model's head; `model.head` names it.
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update.
         server: step from the mean to the next global model.
         mu: factor of the contrastive term, >= 0; with 0 it is FedAvg.
@@ -63,7 +63,7 @@ def moon(
     require(holds, name, temperature, "a number > 0", f"set {name} = 0.5")
     require_defaults(local, "moon", "method")
     require(not local.compute.compile, "local.compile", True, "false for moon", "leave it out")
-    return fedavg(sample, replace(local, method=Contrasted(mu, temperature)), server, weighting=weighting)
+    return fedavg(participation, replace(local, method=Contrasted(mu, temperature)), server, weighting=weighting)
 
 
 @dataclass(frozen=True)

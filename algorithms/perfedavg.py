@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def per_fedavg(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -39,7 +39,7 @@ def per_fedavg(
     Set `evaluate.finetune` to evaluate the model after its steps on each client.
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update: plain SGD at the paper's beta.
         server: step from the mean to the next global model.
         inner_lr: the paper's alpha, >= 0; with 0 it is FedAvg on every second batch.
@@ -56,7 +56,7 @@ def per_fedavg(
     """
     require(inner_lr >= 0, "algorithm.inner_lr", inner_lr, ">= 0", "set algorithm.inner_lr = 0.01")
     require_defaults(local, "per-fedavg", "optimizer", "momentum", "method")
-    return fedavg(sample, replace(local, method=Meta(inner_lr)), server, weighting=weighting)
+    return fedavg(participation, replace(local, method=Meta(inner_lr)), server, weighting=weighting)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from algorithms.core.entries import SECOND_MODEL
 from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def pfedme(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -38,7 +38,7 @@ def pfedme(
         w_k <- w_k - outer_lr attraction (w_k - theta)   after each batch,   w <- (1 - beta) w + beta mean_k w_k
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update: its batches, and the rate of theta.
         server: step from the mean to the next global model; the paper's beta is `mix` with that alpha.
         attraction: the paper's lambda, > 0.
@@ -62,7 +62,7 @@ def pfedme(
     require(outer_lr > 0, "algorithm.outer_lr", outer_lr, "> 0", "set algorithm.outer_lr = 0.005")
     require_defaults(local, "pfedme", "optimizer", "momentum", "method")
     both = replace(local, method=Envelope(attraction, inner_steps, outer_lr))
-    return fedavg(sample, both, server, weighting=weighting)
+    return fedavg(participation, both, server, weighting=weighting)
 
 
 @dataclass(frozen=True)

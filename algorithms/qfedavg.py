@@ -12,7 +12,7 @@ from algorithms.core.errors import require
 from algorithms.core.rows import Report
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server, Stretched
 from algorithms.training.local import Local
 
@@ -23,7 +23,7 @@ LEAST = 1e-10
 """Smallest loss, added to each, because a power of 0 may be infinite."""
 
 
-def q_fedavg(sample: Sample, local: Local, server: Server = Assign(), *, q: float = 1.0) -> Algorithm:
+def q_fedavg(participation: Participation, local: Local, server: Server = Assign(), *, q: float = 1.0) -> Algorithm:
     """Weight clients by a power of their loss, so that all clients come to similar losses.
 
         D_k = L F_k^q (w_k - w),   h_k = q F_k^(q-1) |L (w_k - w)|^2 + L F_k^q,   w <- w + sum_k D_k / sum_k h_k
@@ -31,7 +31,7 @@ def q_fedavg(sample: Sample, local: Local, server: Server = Assign(), *, q: floa
     F_k is the loss of w over the samples of client k, and L = 1 / lr.
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update.
         server: step from w + sum_k D_k / sum_k h_k to the next global model.
         q: weight of fairness, >= 0; with 0 it is FedAvg with equal weights.
@@ -51,7 +51,7 @@ def q_fedavg(sample: Sample, local: Local, server: Server = Assign(), *, q: floa
         allowed = f"{usual!r} for q-fedavg, whose L = 1 / lr is fixed"
         require(value == usual, f"local.{name}", value, allowed, "leave it out")
     fair = LossPower(q, local.lr)
-    return replace(fedavg(sample, local), weighting=fair, server=Stretched(fair, server))
+    return replace(fedavg(participation, local), weighting=fair, server=Stretched(fair, server))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from algorithms.fedprox import with_proximal
 from algorithms.options.importance import Importance, ScoredBy
 from algorithms.parts.adaptive import Adam
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import FewerClients, Rounds, Sample
+from algorithms.parts.schedule import FewerClients, Participation, Rounds
 from algorithms.parts.server import Assign, Mix, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import Equal
@@ -16,7 +16,7 @@ from algorithms.training.local import Local
 
 
 def radfed(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -29,7 +29,7 @@ def radfed(
         w_(t+1)   <- 1/m sum_i w^i_(S+1)
 
     Args:
-        sample: rule that draws each round's cohort U.
+        participation: rule that draws each round's cohort U.
         local: content of a client update.
         server: step from the mean to the next global model.
         aggregate_every: the paper's S, >= 1 (Table II: 15 to 80); with 1 it is FedAvg with equal weights.
@@ -41,11 +41,11 @@ def radfed(
     Deviations: `rounds` counts local training rounds (the paper's T x S, the x-axis of its figures). The last one
     always aggregates. A separate random permutation deals the models to the clients of U.
     """
-    return Algorithm(Rounds(sample, aggregate_every, fewer), local, Sharing(), Equal(), server)
+    return Algorithm(Rounds(participation, aggregate_every, fewer), local, Sharing(), Equal(), server)
 
 
 def radfedp(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -58,7 +58,7 @@ def radfedp(
         min_w F_k(w) + proximal / 2 ||w - w'||^2,  started from the w' that was redistributed
 
     Args:
-        sample: rule that draws each round's cohort.
+        participation: rule that draws each round's cohort.
         local: content of a client update.
         server: step from the mean to the next global model; another rule combines methods, such as RADFedp with Adam.
         aggregate_every: the paper's S, >= 1.
@@ -69,16 +69,21 @@ def radfedp(
 
     Deviations: as `radfed`.
     """
-    return radfed(sample, with_proximal(local, proximal), server, aggregate_every=aggregate_every, fewer=fewer)
+    return radfed(participation, with_proximal(local, proximal), server, aggregate_every=aggregate_every, fewer=fewer)
 
 
 def radfedm(
-    sample: Sample, local: Local, server: Server = Mix(0.6), *, aggregate_every: int = 15, fewer: FewerClients = "wait"
+    participation: Participation,
+    local: Local,
+    server: Server = Mix(0.6),
+    *,
+    aggregate_every: int = 15,
+    fewer: FewerClients = "wait",
 ) -> Algorithm:
     """Run RADFed with a global model that moves only part of the way: w <- (1 - alpha) w + alpha mean.
 
     Args:
-        sample: rule that draws each round's cohort.
+        participation: rule that draws each round's cohort.
         local: content of a client update.
         server: rule `mix` with its alpha; alpha = 1 is RADFed.
         aggregate_every: the paper's S, >= 1.
@@ -88,16 +93,21 @@ def radfedm(
 
     Deviations: as `radfed`.
     """
-    return radfed(sample, local, server, aggregate_every=aggregate_every, fewer=fewer)
+    return radfed(participation, local, server, aggregate_every=aggregate_every, fewer=fewer)
 
 
 def radfeda(
-    sample: Sample, local: Local, server: Server = Adam(), *, aggregate_every: int = 15, fewer: FewerClients = "wait"
+    participation: Participation,
+    local: Local,
+    server: Server = Adam(),
+    *,
+    aggregate_every: int = 15,
+    fewer: FewerClients = "wait",
 ) -> Algorithm:
     """Run RADFed with an adaptive step of the server: delta = mean - w, w <- w + eta m / (sqrt(v) + tau).
 
     Args:
-        sample: rule that draws each round's cohort.
+        participation: rule that draws each round's cohort.
         local: content of a client update.
         server: rule `adam`, `yogi` or `adagrad` with its parameters.
         aggregate_every: the paper's S, >= 1.
@@ -107,11 +117,11 @@ def radfeda(
 
     Deviations: as `radfed`. Line 17 prints v without a square root; we take the root, as its reference [21] does.
     """
-    return radfed(sample, local, server, aggregate_every=aggregate_every, fewer=fewer)
+    return radfed(participation, local, server, aggregate_every=aggregate_every, fewer=fewer)
 
 
 def radfedi(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -127,7 +137,7 @@ def radfedi(
         U ~ p,   p_k <- (1 - gamma) p_k + gamma mean_b |grad F_k,b(w*)|^2,   w* the model after the client update
 
     Args:
-        sample: size of each round's cohort.
+        participation: size of each round's cohort.
         local: content of a client update.
         server: step from the mean to the next global model; other rules combine RADFedi with RADFedm or RADFeda.
         aggregate_every: the paper's S, >= 1.
@@ -138,14 +148,16 @@ def radfedi(
         proximal: RADFedp's rho, >= 0.
 
     Raises:
-        InputError: a number is out of range, or `sample` has another `by`.
+        InputError: a number is out of range, or `participation` has another `by`.
 
     Paper: section III-B, Algorithm 2.
 
     Deviations: as `radfed` and `Importance`. Algorithm 2 prints the mean over samples; we follow the text and the
     authors, who take mini-batches.
     """
-    uniform = sample.by == "uniform"
-    require(uniform, "algorithm.sampling", sample.by, "left out for radfedi, which draws by importance", "remove it")
-    by_importance = replace(sample, by=Importance(gamma, per, start))
+    uniform = participation.by == "uniform"
+    require(
+        uniform, "algorithm.sampling", participation.by, "left out for radfedi, which draws by importance", "remove it"
+    )
+    by_importance = replace(participation, by=Importance(gamma, per, start))
     return radfed(by_importance, with_proximal(local, proximal), server, aggregate_every=aggregate_every, fewer=fewer)

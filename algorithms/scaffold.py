@@ -9,7 +9,7 @@ from algorithms.core.clients import Census
 from algorithms.core.errors import InputError, require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def scaffold(
-    sample: Sample, local: Local, server: Server = Assign(), *, weighting: WeightingName = "equal"
+    participation: Participation, local: Local, server: Server = Assign(), *, weighting: WeightingName = "equal"
 ) -> Algorithm:
     """Run FedAvg with gradients corrected by control variates, against the drift of the clients.
 
@@ -29,7 +29,7 @@ def scaffold(
         c_k' = c_k - c + (w_t - w_k) / (steps lr),   w <- mean_k w_k,   c <- c + m / K mean_k (c_k' - c_k)
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update: SGD without momentum.
         server: step from the mean to the next global model.
         weighting: share of a client in both means: "equal", as in the paper, or "samples".
@@ -44,12 +44,18 @@ def scaffold(
     Weighted by samples, c moves by the weighted mean too.
     """
     require_defaults(local, "scaffold", "momentum", "optimizer", "lr_schedule", "method")
-    require(sample.active == 1, "algorithm.active", sample.active, "1.0 for scaffold (m is fixed)", "leave it out")
-    fixed = sample.by != "poisson"
-    require(fixed, "algorithm.sampling", sample.by, '"uniform" for scaffold (m is fixed)', "leave it out")
-    late = sample.reporting.late
+    require(
+        participation.active == 1,
+        "algorithm.active",
+        participation.active,
+        "1.0 for scaffold (m is fixed)",
+        "leave it out",
+    )
+    fixed = participation.by != "poisson"
+    require(fixed, "algorithm.sampling", participation.by, '"uniform" for scaffold (m is fixed)', "leave it out")
+    late = participation.reporting.late
     require(late == "drop", "algorithm.late", late, '"drop" for scaffold (c moves by one cohort)', "leave it out")
-    return fedavg(sample, replace(local, method=Controlled(sample)), server, weighting=weighting)
+    return fedavg(participation, replace(local, method=Controlled(participation)), server, weighting=weighting)
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ class Controlled(Method):
     """Gradients corrected by control variates: c_k in the slot "control", c in "common_control".
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         share: m / K, set by `fitted`; in virtual time m are those that report.
     """
 
@@ -65,14 +71,14 @@ class Controlled(Method):
     shared = ("common_control",)
     first_terms = (AffineTerm(b=-1.0, v="control"), AffineTerm(b=1.0, v="common_control"))
 
-    sample: Sample
+    participation: Participation
     share: float = 1.0
 
     def fitted(self, census: Census, reporting: int | None) -> Self:
         if census.joins is not None:
             raise InputError("algorithm.joins with scaffold: must be left out, because m / K must not vary; remove it")
         clients = len(census.clients)
-        return replace(self, share=(self.sample.size(clients) if reporting is None else reporting) / clients)
+        return replace(self, share=(self.participation.size(clients) if reporting is None else reporting) / clients)
 
     def finish(self, steps: LocalSteps, lane: int, count: int) -> None:
         for w, received, control, common in steps.values(lane, RECEIVED, "control", "common_control"):

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.schedule import Participation, Rounds
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import WeightingName, weighting_of
@@ -11,7 +11,7 @@ from algorithms.training.local import Local
 
 
 def silobn(
-    sample: Sample,
+    participation: Participation,
     local: Local,
     server: Server = Assign(),
     *,
@@ -24,7 +24,7 @@ def silobn(
         w^(l), gamma, beta <- 1/K sum_k w_k^(l), gamma_k, beta_k;   mu_k, sigma_k stay with client k
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update.
         server: step from the mean to the next global model.
         weighting: share of a model in the mean, "equal" or "samples".
@@ -41,4 +41,4 @@ def silobn(
     paper does not define this.
     """
     sharing = Sharing(affine="shared", statistics="personal", newcomer=newcomer, outsider=outsider)
-    return Algorithm(Rounds(sample), local, sharing, weighting_of(weighting), server)
+    return Algorithm(Rounds(participation), local, sharing, weighting_of(weighting), server)

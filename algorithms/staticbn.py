@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.training.local import Local
 
 
-def static_bn(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
+def static_bn(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
     """Run FedAvg with batch norm that tracks nothing in training; clients give statistics for evaluation.
 
         training:    x <- (x - mu_batch) / sigma_batch, and no running statistics
@@ -17,7 +17,7 @@ def static_bn(sample: Sample, local: Local, server: Server = Assign()) -> Algori
                      over the batches b of all training clients' data, under the global model
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         local: content of a client update; its `statistics` become "untracked".
         server: step from the mean to the next global model.
 
@@ -31,4 +31,4 @@ def static_bn(sample: Sample, local: Local, server: Server = Assign()) -> Algori
     A batch has up to 1024 samples and is weighted by them. Before the first round the initial model is evaluated
     unchanged.
     """
-    return fedavg(sample, replace(local, statistics="untracked"), server)
+    return fedavg(participation, replace(local, statistics="untracked"), server)

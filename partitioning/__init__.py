@@ -11,6 +11,7 @@ from partitioning.common.errors import InputError
 
 if TYPE_CHECKING:
     from partitioning.making.make import make
+    from partitioning.making.options import PartitionOptions
     from partitioning.measures import statistics
     from partitioning.pictures import plot
     from partitioning.schemes.dirichlet import dirichlet, dirichlet_per_class
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SCHEMES",
     "InputError",
+    "PartitionOptions",
     "Parts",
     "Population",
     "concept",
@@ -72,6 +74,7 @@ _PLACES = {
     "natural": "partitioning.schemes.natural:natural",
     "open_source": "partitioning.sources.opening:open_source",
     "partition": "partitioning.schemes.registry:partition",
+    "PartitionOptions": "partitioning.making.options:PartitionOptions",
     "Parts": "partitioning.schemes.parts:Parts",
     "plot": "partitioning.pictures.plot",
     "Population": "partitioning.store.population:Population",

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -20,6 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import raysim  # before any test imports ray: it switches off Ray's hook for `uv run`
+from tests.kit.memory import Memory
 
 if TYPE_CHECKING:
     from tests.kit.ray import SharedRay
@@ -29,6 +28,7 @@ sys.dont_write_bytecode = False
 # No example fails because the machine is busy.
 hypothesis.settings.register_profile("raysim", deadline=None)
 hypothesis.settings.load_profile("raysim")
+MEMORY = Memory()
 
 
 @pytest.fixture(scope="session")
@@ -53,12 +53,33 @@ def two_actors(shared_ray: SharedRay) -> raysim.Actors:
     return shared_ray.actors(2)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def freed() -> Iterator[None]:
-    """Give the memory that a module's arrays took back to the system; the C library keeps it otherwise."""
-    yield
-    with suppress(OSError, AttributeError):  # only glibc has it
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
+def pytest_collection_finish() -> None:
+    MEMORY.give_back()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Give memory back after a test whose fixtures are gone too."""
+    result = yield
+    MEMORY.look()
+    return result
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the modules with a Ray of their own first, then those that share one, and the largest of the others next.
+
+    Else Ray and its actors start anew after each module with its own.
+    """
+    modules: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    items[:] = [item for module in sorted(modules.values(), key=_turn) for item in module]
+
+
+def _turn(module: list[pytest.Item]) -> tuple[bool, bool, int]:
+    fixtures = {name for item in module for name in getattr(item, "fixturenames", ())}
+    return "own_ray" not in fixtures, "shared_ray" not in fixtures, -len(module)
 
 
 def pytest_sessionfinish() -> None:

@@ -26,6 +26,24 @@ def encodes(name: object) -> bool:
         return False
 
 
+def names_of(thing: object, what: str) -> tuple[str, ...]:
+    """Return the names in an attribute of an object, none without it; raise InputError if it holds no names."""
+    names = getattr(thing, what, ())
+    if not isinstance(names, tuple | list) or not all(map(encodes, names)):
+        raise InputError(
+            f"{name_of(thing)}: its `{what}` must be a tuple of names such as ('loss_after',), and is {names!r:.80}; "
+            "correct it"
+        )
+    return tuple(names)
+
+
+def _is_real(value: object) -> bool:
+    """Return whether a value may be a real number: `float` takes texts, and drops an imaginary part of numpy's."""
+    dtype = getattr(value, "dtype", None)
+    is_other = getattr(dtype, "is_complex", False) or getattr(dtype, "kind", "") in ("c", "S", "U")
+    return not (is_other or isinstance(value, str | bytes | bytearray | complex))
+
+
 @dataclass(frozen=True)
 class Returned:
     """Value of a user's own code.
@@ -46,12 +64,17 @@ class Returned:
         Raises:
             InputError: it is no real number, or beyond the range of floats.
         """
+        if not _is_real(value):
+            raise self._no_number(what, value)
         try:
             return float(value)  # type: ignore[arg-type]
         except OverflowError:
             raise self.fault(f"return numbers up to 1.8e308, and {what} is larger") from None
         except (TypeError, ValueError, RuntimeError):
-            raise self.fault(f"return numbers, and {what} is a {type(value).__name__}") from None
+            raise self._no_number(what, value) from None
+
+    def _no_number(self, what: str, value: object) -> InputError:
+        return self.fault(f"return numbers, and {what} is a {type(value).__name__}")
 
     def name(self, name: object) -> str:
         """Return a name as text; raise InputError if files cannot hold it."""

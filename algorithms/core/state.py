@@ -75,7 +75,7 @@ class State:
 
     @property
     def now(self) -> float:
-        """Virtual time in seconds, if the clients' devices set the clock; else 0."""
+        """Virtual time in seconds, if the clients' devices decide who takes part; else 0."""
         return float(self.of("virtual-time").get("now", 0.0))
 
     def of(self, name: str) -> Mapping[str, Any]:

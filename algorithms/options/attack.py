@@ -121,6 +121,10 @@ class Attack(Option):
         count = floor(round(self.share * len(clients), 9))
         return np.sort(generator(seed, Purpose.ATTACKERS).permutation(clients)[:count])
 
+    def colluders(self, clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+        """Return the attackers of a run if they collude; see `attackers`."""
+        return self.attackers(clients, seed) if self.colludes else clients[:0]
+
     def client_columns(self, clients: NDArray[np.int64], seed: int) -> Mapping[str, NDArray[np.bool_]]:
         return {"attacker": np.isin(clients, self.attackers(clients, seed))}
 

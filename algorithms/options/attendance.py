@@ -71,17 +71,17 @@ def attend(draft: Draft, devices: Devices, under_way: Sequence[LateUpdate]) -> A
     Raises:
         InputError: no client is available at any later time.
     """
-    state, sample, size = draft.state, draft.algorithm.schedule.sample, draft.size
-    reporting, models = sample.reporting, len(state.travelling_models)
+    state, participation, size = draft.state, draft.algorithm.schedule.participation, draft.size
+    reporting, models = participation.reporting, len(state.travelling_models)
     work = durations(state, draft.algorithm, draft.fleet)
     begins, available = _wait(draft, devices, under_way)
     free = replace(draft, clients=draft.clients[available], weights=draft.weights[available])
-    if isinstance(sample.by, Oort):
-        selected = sample.by.selected(free, lambda client: work(client)[1])
+    if isinstance(participation.by, Oort):
+        selected = participation.by.selected(free, lambda client: work(client)[1])
     else:
         most = min(reporting.selected(size), models or len(free.clients))
-        selected = sample.draw(free.clients, state.seed, draft.number, free.weights, most, fixed=False)
-    size = max(1, len(selected)) if sample.by == "poisson" else min(size, models or size)
+        selected = participation.draw(free.clients, state.seed, draft.number, free.weights, most, fixed=False)
+    size = max(1, len(selected)) if participation.by == "poisson" else min(size, models or size)
     dues = np.array([begins + work(client)[1] for client in selected.tolist()])
     until = np.array([devices.until(client, begins) for client in selected.tolist()])
     ends = _end(begins, dues, until, size, reporting)

@@ -69,8 +69,10 @@ class PowerOfChoice(Option):
 
     def drawn(self, draft: Draft) -> NDArray[np.int64]:
         """Draw the candidates of a round in proportion to their samples, in id order."""
-        sample = replace(draft.algorithm.schedule.sample, fraction=None, cohort=self.candidates, by="size")
-        return sample.draw(draft.clients, draft.state.seed, draft.number, draft.weights, self.candidates)
+        participation = replace(
+            draft.algorithm.schedule.participation, fraction=None, cohort=self.candidates, by="size"
+        )
+        return participation.draw(draft.clients, draft.state.seed, draft.number, draft.weights, self.candidates)
 
     def largest(self, candidates: NDArray[np.int64], losses: NDArray[np.float64], size: int) -> NDArray[np.int64]:
         """Return the clients with the largest losses.

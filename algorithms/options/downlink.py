@@ -53,7 +53,7 @@ class Downlink(StageChain):
         ),
         Conflict(*("downlink", "candidates"), "be left out, because all candidates receive the whole model", WHOLE),
         Conflict(
-            *("clock of the devices", "downlink"),
+            *("virtual time of the devices", "downlink"),
             "not be used together, because it sends whole models",
             "remove one of the two",
         ),

@@ -45,11 +45,9 @@ def slices_of(floats: int, cohort: int, block: int) -> tuple[slice, ...]:
 
 @runtime_checkable
 class Colluding(Protocol):
-    """Attack that changes the updates of all attackers of a cohort together; see `algorithms.options.attack`."""
+    """Option by which some clients change their updates together, before the rule sees them."""
 
-    @property
-    def colludes(self) -> bool: ...
-    def attackers(self, clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]: ...
+    def colluders(self, clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]: ...
     def colluded(
         self, received: NDArray[np.float64], trained: NDArray[np.float64], cohort: int
     ) -> NDArray[np.float64]: ...
@@ -92,25 +90,24 @@ class OfSlices(Function):
     Args:
         slices: slices of a model's floating values.
         counts: whether each client update of the cohort counts, [cohort].
-        attacks: whether each update that counts is an attacker's.
-        attack: attack by all attackers together; None for none.
+        colludes: whether each update that counts is a colluder's.
+        colluding: what the colluders do together; None for nothing.
     """
 
     slices: tuple[slice, ...]
     counts: NDArray[np.bool_]
-    attacks: NDArray[np.bool_]
-    attack: Colluding | None
+    colludes: NDArray[np.bool_]
+    colluding: Colluding | None
 
     def values(self, block: Block, layout: Layout, model: Packed, *parts: Any) -> tuple[Any, Any]:
         """Return the slice of the global model, [n], and that of all updates that count, [m, n], in float64."""
         place = self.slices[block.number]
         received = model.floats[place].astype(np.float64)
         rows = np.concatenate(parts)[self.counts].astype(np.float64)
-        if self.attack is not None and self.attacks.any():
+        if self.colluding is not None and self.colludes.any():
             trains = np.flatnonzero(layout.parameters[place])
-            attackers = np.flatnonzero(self.attacks)
-            chosen = np.ix_(attackers, trains)
-            rows[chosen] = self.attack.colluded(received[trains], rows[chosen], len(rows))
+            chosen = np.ix_(np.flatnonzero(self.colludes), trains)
+            rows[chosen] = self.colluding.colluded(received[trains], rows[chosen], len(rows))
         return received, rows
 
 
@@ -177,10 +174,9 @@ def aggregated(draft: Draft, rule: Aggregate, received: Received) -> Received:
     counts = rows.weights > 0
     if received.models is None or not counts.any():
         return replace(received, models=Sum.zero(fleet.layouts.shared))
-    attack = next((option for option in draft.algorithm.options if isinstance(option, Colluding)), None)
-    attack = attack if attack is not None and attack.colludes else None
-    attackers = () if attack is None else attack.attackers(fleet.census.clients, draft.state.seed)
-    given = slices, counts, np.isin(rows.clients[counts], attackers), attack
+    colluding = next((option for option in draft.algorithm.options if isinstance(option, Colluding)), None)
+    colluders = () if colluding is None else colluding.colluders(fleet.census.clients, draft.state.seed)
+    given = slices, counts, np.isin(rows.clients[counts], colluders), colluding
     start, each = [fleet.put(draft.state.model)], len(slices)
     blocks = [Block(n, (n,), len(counts), references=tuple(received.objects[n::each])) for n in range(each)]
     if isinstance(rule, Krum | GeometricMedian):

@@ -43,7 +43,7 @@ class Importance(Option):
     draws_cohort: ClassVar[bool] = True
     conflicts: ClassVar[tuple[Conflict, ...]] = (
         Conflict(
-            *("clock of the devices", 'start = "score"'),
+            *("virtual time of the devices", 'start = "score"'),
             "not be used together, because absent clients cannot be scored",
             'set algorithm.start = "equal"',
         ),

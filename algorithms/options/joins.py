@@ -15,9 +15,9 @@ class Joins(Option):
     name: ClassVar[str] = "joins"
 
     def attend(self, draft: Draft) -> Draft:
-        census, sample = draft.fleet.census, draft.algorithm.schedule.sample
+        census, participation = draft.fleet.census, draft.algorithm.schedule.participation
         if census.joins is None:
             return draft
         joined = census.joins <= draft.number
-        size = draft.size if sample.fraction is None else min(draft.size, sample.size(int(joined.sum())))
+        size = draft.size if participation.fraction is None else min(draft.size, participation.size(int(joined.sum())))
         return replace(draft, clients=draft.clients[joined], weights=draft.weights[joined], size=size)

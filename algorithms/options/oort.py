@@ -89,8 +89,8 @@ class Oort(Option):
     def attend(self, draft: Draft) -> Draft:
         if draft.cohort is None:
             raise InputError(
-                'algorithm.sampling = "oort" without [devices]: must have devices, which set the clock; add the table '
-                "[devices]"
+                'algorithm.sampling = "oort" without [devices]: must have devices, which set the virtual time; add the '
+                "table [devices]"
             )
         return draft
 
@@ -101,7 +101,7 @@ class Oort(Option):
 
     def selected(self, draft: Draft, seconds: Callable[[int], float]) -> NDArray[np.int64]:
         """Draw the clients to select for a round among the draft's; arguments and result as in `draw`."""
-        state, size = draft.state, draft.algorithm.schedule.sample.reporting.selected(draft.size)
+        state, size = draft.state, draft.algorithm.schedule.participation.reporting.selected(draft.size)
         both = draft.fleet.census.clients, draft.clients
         return self.draw(state.of(self.name), *both, size, seconds, state.seed, draft.number)
 

@@ -154,7 +154,7 @@ class Privacy(Option):
             "remove one of the two",
         ),
         Conflict(
-            *("clock of the devices", "privacy"),
+            *("virtual time of the devices", "privacy"),
             "not be used together, because the accounting assumes q",
             "remove one of the two",
         ),
@@ -251,7 +251,7 @@ def with_noise(privacy: Privacy, draft: Draft, received: Received) -> tuple[Sum,
     state, algorithm, fleet, models = draft.state, draft.algorithm, draft.fleet, received.models
     if models is None:
         raise RuntimeError("a private round sums its models")
-    spent, rate = privacy.spent(state), algorithm.rounds.sample.rate
+    spent, rate = privacy.spent(state), algorithm.rounds.participation.rate
     expected = rate * len(fleet.census.clients)
     rng = generator(state.seed, Purpose.PRIVACY, draft.number)
     start = state.model.floats.astype(np.float64)

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from algorithms.options.aggregation import AGGREGATES, Aggregate, Mean
-from algorithms.parts.option import Draft, Option, Received, Updates
+from algorithms.parts.option import Conflict, Draft, Option, Received, Updates
 
 LOOKS = "the aggregation or an attack looks at each client's model"
 
 SINGLE_MODELS = {"option that looks at single models": "an attack or a robust aggregation"}
 """Setting of an option that needs the model of each client as the client sent it."""
+
+MEAN = 'set server.aggregate = "mean", or use another algorithm'
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,16 @@ class Robust(Option):
 
     name: ClassVar[str] = "aggregate"
     forms_models: ClassVar[str] = LOOKS
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(*("robust rule", "own rounds"), "be used with a cohort that trains at once", MEAN),
+        Conflict(
+            *("robust rule", "aggregate_every > 1"),
+            "be used with aggregate_every = 1, because a model that visits many clients has met an attacker",
+            MEAN,
+        ),
+        Conflict(*("robust rule", "weights by reports"), "be used with weights by samples, which it ignores", MEAN),
+        Conflict(*("robust rule", "weights that stay with the clients"), "be used with weights that are sent", MEAN),
+    )
 
     @property
     def settings(self) -> Mapping[str, str]:

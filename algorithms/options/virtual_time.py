@@ -27,7 +27,7 @@ from algorithms.parts.option import Draft, Option, Received, Updates
 class VirtualTime(Option):
     """Rounds in virtual time, in which the devices decide who takes part.
 
-        A_t      available clients at the time of the selection; without any the clock moves on to the next one
+        A_t      available clients at the time of the selection; without any the time moves on to the next one
         S_t  <-  those of ceil(over x m) clients, drawn from A_t, that report before the round ends
 
     Only the cohort S_t trains. Its memory has the time `now`, the `late` updates under way (client, round, time of
@@ -74,7 +74,7 @@ class VirtualTime(Option):
         report = state.report
         if report is None:
             return state
-        if draft.algorithm.schedule.sample.reporting.late == "stale":
+        if draft.algorithm.schedule.participation.reporting.late == "stale":
             report = _with_late(report, received.beside[self.name])
         return replace(state, report=_accounted(report, draft, attended)).keeping(self.name, memory)
 

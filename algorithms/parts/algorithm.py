@@ -12,9 +12,10 @@ from algorithms.core.entries import Kind
 from algorithms.core.errors import InputError, require
 from algorithms.core.layout import Layout
 from algorithms.core.layouts import Layouts, Scope
-from algorithms.core.returned import encodes, name_of
+from algorithms.core.returned import names_of
 from algorithms.parts.combinations import check_parts
 from algorithms.parts.conflicts import check_conflicts
+from algorithms.parts.declared import check_declared
 from algorithms.parts.newcomers import AverageForNewcomers
 from algorithms.parts.option import Option, OptionKind, ordered
 from algorithms.parts.rules import Rule
@@ -65,12 +66,13 @@ class Algorithm:
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", ordered(self.options))
         # Each client stores its method's values, its position in the order of its batches, and what it has not sent.
-        beside = [slot for option in self.options for slot in option.slots]
+        beside = [slot for option in self.options for slot in names_of(option, "slots")]
         batches = ("batches",) if self.local.batches else ()
         own: dict[str, Scope | float] = {**self.local.method.slots, **dict.fromkeys((*batches, *beside), "personal")}
         if own.keys() - self.sharing.slots.keys():
             object.__setattr__(self, "sharing", replace(self.sharing, slots={**self.sharing.slots, **own}))
         check_parts(self)
+        check_declared(self)
         check_conflicts(self)
 
     @property
@@ -92,15 +94,15 @@ class Algorithm:
     @cached_property
     def folded(self) -> tuple[Option, ...]:
         """Options of a round in the order of their hooks: those given, and those that the parts stand for."""
-        by, average = self.schedule.sample.by, self.sharing.newcomer == "average"
-        sampler = (by,) if isinstance(by, Option) else ()
-        return ordered((*sampler, *((AverageForNewcomers(),) if average else ()), *self.options))
+        by, average = self.schedule.participation.by, self.sharing.newcomer == "average"
+        drawing = (by,) if isinstance(by, Option) else ()
+        return ordered((*drawing, *((AverageForNewcomers(),) if average else ()), *self.options))
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
         """Entries that the parts read in a report, beside those that every report has."""
-        parts = (self.weighting, self.schedule.sample.by, self.server, self.until, *self.folded)
-        return tuple(dict.fromkeys(name for part in parts for name in needs_of(part)))
+        parts = (self.weighting, self.schedule.participation.by, self.server, self.until, *self.folded)
+        return tuple(dict.fromkeys(name for part in parts for name in names_of(part, "needs")))
 
     @property
     def has_own_round(self) -> bool:
@@ -201,14 +203,3 @@ class Algorithm:
         """Return the algorithm with one way of computing in all phases."""
         then = self.then and self.then.computed(compute)
         return replace(self, local=replace(self.local, compute=compute), then=then)
-
-
-def needs_of(part: object) -> tuple[str, ...]:
-    """Return the entries that a part reads in a report; raise InputError if its `needs` are no names."""
-    needs = getattr(part, "needs", ())
-    if not isinstance(needs, tuple | list) or not all(map(encodes, needs)):
-        raise InputError(
-            f"{name_of(part)}: its `needs` must be a tuple of names such as ('loss_after',), and is {needs!r:.80}; "
-            "correct it"
-        )
-    return tuple(needs)

@@ -1,6 +1,6 @@
 """Asynchronous schedule: dispatched clients, the versions they start from, and their order of arrival.
 
-The clock is virtual. The timeline follows from seeds and sizes alone, never from training or the machine's speed.
+Time is virtual: the timeline follows from seeds and sizes alone, never from training or the machine's speed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
-from algorithms.parts.schedule import Sample
+from algorithms.parts.schedule import Participation
 
 TRIES = 64
 """Clients that are tried before the availability of all is looked up."""
@@ -35,7 +35,7 @@ class Flight:
         number: counter of the dispatch, which keys all its draws, starting at 1.
         client: client id.
         base: number of arrivals by its dispatch, which gives the version that it starts from.
-        due: time of arrival on the delay's clock.
+        due: time of arrival, in the delay's own units.
         sent: time of dispatch.
         seconds: duration of the client update.
         lost: whether the client's device becomes unavailable at `due`, so that its update never arrives.
@@ -112,7 +112,7 @@ class Dispatcher:
 
 @dataclass(frozen=True)
 class Timeline:
-    """State of the virtual clock between two rounds.
+    """State of the virtual time between two rounds.
 
     Args:
         version: number of arrivals; each arrival makes a version of the model, or enters a buffer.
@@ -132,8 +132,8 @@ class Timeline:
         return self.version + self.lost + sum(flight.base <= self.version for flight in self.flights)
 
 
-class Clock:
-    """Virtual clock within a round: a timeline that moves, with its flights in a heap.
+class EventQueue:
+    """Events within a round: a timeline that moves, with its flights in a heap.
 
     Args:
         timeline: timeline to begin with.
@@ -212,7 +212,7 @@ class Clock:
 
 
 def nobody(now: float) -> str:
-    """Return the error of a clock on which no client is ever available again."""
+    """Return the error of a time after which no client is ever available again."""
     return (
         f"devices.table: no training client is available after {now:g} virtual seconds; set a period in the table, so "
         "that its intervals repeat, or run fewer rounds"
@@ -238,7 +238,7 @@ class Concurrent:
 
     @property
     def counts_seconds(self) -> bool:
-        """Whether the clock counts virtual seconds."""
+        """Whether the virtual time is in seconds."""
         return True
 
     def check(self, clients: int, cohort: int) -> None:
@@ -249,14 +249,14 @@ class Concurrent:
                 f"clients; set algorithm.concurrency = {clients}"
             )
 
-    def departures(self, clock: Clock, dispatcher: Dispatcher) -> bool:
+    def departures(self, events: EventQueue, dispatcher: Dispatcher) -> bool:
         """Send clients until enough are under way; return whether too few are, because no other one is available."""
-        while len(clock) < (self.concurrency or dispatcher.cohort):
-            number = clock.version + clock.lost + len(clock) + 1
-            client = dispatcher.draw(dispatcher.rng(number), clock.busy, clock.now)
+        while len(events) < (self.concurrency or dispatcher.cohort):
+            number = events.version + events.lost + len(events) + 1
+            client = dispatcher.draw(dispatcher.rng(number), events.busy, events.now)
             if client is None:
                 return dispatcher.devices is not None
-            clock.add(dispatcher.flight(number, client, clock.version, clock.now))
+            events.add(dispatcher.flight(number, client, events.version, events.now))
         return False
 
 
@@ -266,7 +266,7 @@ class Drawn:
 
         s_t ~ U{0..max},  s_t <= t:  arrival t + 1 trained on version t - s_t
 
-    The clock counts arrivals. Clients are drawn uniformly too, including those that already train. An update of
+    Time counts arrivals. Clients are drawn uniformly too, including those that already train. An update of
     staleness s lasts for s + 1 of the intervals between arrivals. After the first `max` arrivals, max / 2 + 1 clients
     therefore train at the same time on average.
 
@@ -290,23 +290,23 @@ class Drawn:
 
     @property
     def counts_seconds(self) -> bool:
-        """Whether the clock counts virtual seconds; it counts arrivals."""
+        """Whether the virtual time is in seconds; it counts arrivals."""
         return False
 
     def check(self, clients: int, cohort: int) -> None:
         """Accept any number of clients."""
 
-    def departures(self, clock: Clock, dispatcher: Dispatcher) -> bool:
+    def departures(self, events: EventQueue, dispatcher: Dispatcher) -> bool:
         """Add client updates that start from the present version, and known later ones; no client is waited for."""
         most = matching(dispatcher.cohort) if self.max_staleness is None else self.max_staleness
         # Arrival `number` meets version number - 1. The last one added here is the first that may need this version.
-        latest = clock.version + most + 1
-        for number in range(latest if clock.version else 1, latest + 1):
+        latest = events.version + most + 1
+        for number in range(latest if events.version else 1, latest + 1):
             rng = dispatcher.rng(number)
             staleness = int(rng.integers(min(most, number - 1) + 1))
             client = dispatcher.draw(rng)
             if client is not None:
-                clock.add(Flight(number, client, number - 1 - staleness, number))
+                events.add(Flight(number, client, number - 1 - staleness, number))
         return False
 
 
@@ -330,7 +330,7 @@ def matching(parallel: float) -> int:
 
 
 Delay: TypeAlias = Concurrent | Drawn
-"""Durations of client updates, in units of the delay's own clock."""
+"""Durations of client updates, in units of the delay's own."""
 
 
 @dataclass(frozen=True)
@@ -338,7 +338,7 @@ class Arrivals:
     """Asynchronous schedule: client updates are aggregated as they arrive; a round is a cohort's number of arrivals.
 
     Args:
-        sample: rule that sets the number of arrivals a round.
+        participation: rule that sets the number of arrivals a round.
         delay: durations of client updates: `Concurrent`, from devices, or `Drawn`, as in the paper.
         buffer: B, arrivals an aggregation, >= 1; None for the arrivals a round. The weight of an aggregation is the
             mean of its updates' weights.
@@ -346,26 +346,26 @@ class Arrivals:
             w_k - w_s + w_t. Entries that are no parameters contribute w_k in both.
 
     Raises:
-        InputError: `sample` does not draw uniformly, has inactive clients or ends rounds, or `buffer` is below 1.
+        InputError: `participation` does not draw uniformly, has inactive clients or ends rounds; `buffer` is below 1.
     """
 
-    sample: Sample = Sample()
+    participation: Participation = Participation()
     delay: Delay = Concurrent()
     buffer: int | None = 1
     counts: Literal["model", "change"] = "model"
     sends: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.sample.by != "uniform":
-            name = "oort" if getattr(self.sample.by, "name", "") == "oort" else self.sample.by
+        if self.participation.by != "uniform":
+            name = "oort" if getattr(self.participation.by, "name", "") == "oort" else self.participation.by
             raise InputError(
                 f'algorithm.sampling = "{name}" with asynchronous arrivals: must be "uniform", because no '
                 'cohort is drawn; set algorithm.sampling = "uniform"'
             )
-        always = self.sample.active == 1
+        always = self.participation.active == 1
         allowed = "1.0 with asynchronous arrivals"
-        require(always, "algorithm.active", self.sample.active, allowed, "leave it out")
-        if key := self.sample.reporting.needs_clock:
+        require(always, "algorithm.active", self.participation.active, allowed, "leave it out")
+        if key := self.participation.reporting.needs_virtual_time:
             raise InputError(f"{key} with asynchronous arrivals: must be left out, because no round waits; remove it")
         whole = self.buffer is None or (isinstance(self.buffer, int) and self.buffer >= 1)
         require(whole, "algorithm.buffer", self.buffer, "a whole number >= 1", "leave it out for the cohort's size")
@@ -376,6 +376,6 @@ class Arrivals:
         Raises:
             InputError: there are fewer clients than the concurrency or the cohort's size.
         """
-        size = self.sample.size(clients)
+        size = self.participation.size(clients)
         self.delay.check(clients, size)
         return size

@@ -19,7 +19,7 @@ def check_parts(parts: Parts) -> None:
         _arrivals_in_rounds(parts),
         _unnamed_needs(parts),
         _options_of_one_phase(parts),
-        _sampler_as_option(parts),
+        _cohort_option_among_options(parts),
         _wrong_signature(parts),
         _subclass_of_local(parts),
     ):
@@ -63,11 +63,11 @@ def _unnamed_needs(parts: Parts) -> str:
     return ""
 
 
-def _sampler_as_option(parts: Parts) -> str:
+def _cohort_option_among_options(parts: Parts) -> str:
     given = next((option for option in parts.options if option.draws_cohort), None)
     if given is None:
         return ""
-    return f"option {given}: must be given to the schedule, which draws by it; write Sample(by={given})"
+    return f"option {given}: must be given to the schedule, which draws by it; write Participation(by={given})"
 
 
 def _subclass_of_local(parts: Parts) -> str:

@@ -15,12 +15,13 @@ def check_conflicts(parts: Parts, devices: Devices | None = None) -> None:
 
     Args:
         parts: parts of a phase.
-        devices: devices of the clients, which may set the clock.
+        devices: devices of the clients, which may set the virtual time.
     """
     of_options = {name: text for option in parts.folded for name, text in option.settings.items()}
 
     def found(setting: str) -> str:
-        return SETTINGS[setting](parts, devices) if setting in SETTINGS else of_options.get(setting, "")
+        has = SETTINGS.get(setting) or of_options.get(setting, "")
+        return has if isinstance(has, str) else has(parts, devices)
 
     for one, other, must, remedy in conflicts_of(type(option) for option in parts.folded):
         if (first := found(one)) and (second := found(other)):
@@ -28,11 +29,10 @@ def check_conflicts(parts: Parts, devices: Devices | None = None) -> None:
 
 
 def conflicts_of(options: Iterable[type[Option]]) -> tuple[Conflict, ...]:
-    """Return all pairs that are refused, in the order of the checks: of the parts, then of options, of the clock."""
+    """Return all pairs that are refused, in the order of the checks: of the parts, then of options, of virtual time."""
     return (*PAIRS, *(each for option in sorted(options, key=place) for each in option.conflicts), *LATER)
 
 
-MEAN = 'set server.aggregate = "mean", or use another algorithm'
 PAIRS: tuple[Conflict, ...] = (
     Conflict(
         *("weights by samples", "aggregate_every > 1"),
@@ -99,31 +99,23 @@ PAIRS: tuple[Conflict, ...] = (
         'be "batch", because the global model has only its initial statistics',
         "leave algorithm.candidates out",
     ),
-    Conflict(*("robust rule", "own rounds"), "be used with a cohort that trains at once", MEAN),
-    Conflict(
-        *("robust rule", "aggregate_every > 1"),
-        "be used with aggregate_every = 1, because a model that visits many clients has met an attacker",
-        MEAN,
-    ),
-    Conflict(*("robust rule", "weights by reports"), "be used with weights by samples, which it ignores", MEAN),
-    Conflict(*("robust rule", "weights that stay with the clients"), "be used with weights that are sent", MEAN),
 )
 """Pairs of settings of the parts."""
 
 LATER: tuple[Conflict, ...] = (
     Conflict(
-        *("clock of the devices", "max_staleness"),
-        "not be used together, because this clock counts arrivals",
+        *("virtual time of the devices", "max_staleness"),
+        "not be used together, because the time of drawn staleness counts arrivals",
         "set concurrency instead",
     ),
     Conflict(
-        *("clock of the devices", "synchronous rounds of its own"),
+        *("virtual time of the devices", "synchronous rounds of its own"),
         "not be used together, because all clients of such a round exchange with the server at once",
         "use another algorithm",
     ),
     Conflict(
-        *("clock of the devices", "candidates"),
-        "not be used together, because candidates would be asked without a clock",
+        *("virtual time of the devices", "candidates"),
+        "not be used together, because candidates would be asked outside virtual time",
         'set algorithm.sampling = "oort" instead',
     ),
     Conflict(

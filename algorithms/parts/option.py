@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
     from torch import nn
 
+    from algorithms.core.devices import Devices
     from algorithms.core.fleet import Fleet, Reference
     from algorithms.core.layout import Packed
     from algorithms.core.layouts import Layouts
@@ -102,6 +103,10 @@ class Parts(Protocol):
     def saved_bytes(self, layouts: Layouts) -> int: ...
 
 
+Setting: TypeAlias = "Callable[[Parts, Devices | None], str]"
+"""Return a setting as the user knows it; "" if the parts and the devices do not have it."""
+
+
 class Option:
     """One departure from the plain round; each hook is the identity by default.
 
@@ -119,7 +124,7 @@ class Option:
     """Whether the model must have batch-norm layers that track statistics."""
 
     draws_cohort: ClassVar[bool] = False
-    """Whether it draws the cohort, and so stands in `Sample.by`, not among an algorithm's options."""
+    """Whether it draws the cohort, and so stands in `Participation.by`, not among an algorithm's options."""
 
     on_the_way: ClassVar[bool] = False
     """Whether it changes models on their way to the server, late and asynchronous ones too."""
@@ -137,8 +142,11 @@ class Option:
     """The option as its users write it, in errors; by default its `repr`."""
 
     @property
-    def settings(self) -> Mapping[str, str]:
-        """Settings that it has, as errors write them, by the names that `conflicts` give them."""
+    def settings(self) -> Mapping[str, str | Setting]:
+        """Settings that it has, as errors write them, by the names that `conflicts` give them.
+
+        A setting that depends on other parts is a function of them; see `Setting`.
+        """
         return {self.name: self.setting or f"option {self}"}
 
     def client_columns(self, clients: NDArray[np.int64], seed: int) -> Mapping[str, NDArray[Any]]:
@@ -232,7 +240,7 @@ class Draft:
     def of(cls, state: State, algorithm: Parts, fleet: Fleet) -> Draft:
         """Return the draft of the next round, before its options."""
         census = fleet.census
-        size = algorithm.schedule.sample.size(len(census.clients))
+        size = algorithm.schedule.participation.size(len(census.clients))
         return cls(state, algorithm, fleet, census.clients, census.samples, size, state.initial)
 
     @property
@@ -252,11 +260,13 @@ class Draft:
         return replace(self, notes={**self.notes, name: note})
 
     def with_cohort(self) -> Draft:
-        """Return the draft with its cohort, drawn by the schedule's sample unless an option has drawn it."""
+        """Return the draft with its cohort, drawn by the schedule's rule unless an option has drawn it."""
         if self.cohort is not None:
             return self
-        sample = self.algorithm.schedule.sample
-        return replace(self, cohort=sample.draw(self.clients, self.state.seed, self.number, self.weights, self.size))
+        participation = self.algorithm.schedule.participation
+        return replace(
+            self, cohort=participation.draw(self.clients, self.state.seed, self.number, self.weights, self.size)
+        )
 
     def attended(self) -> Draft:
         """Return the draft as the options change it, with its cohort."""

@@ -1,4 +1,4 @@
-"""Reporting of client updates on the clock: over-selection, deadlines, and what becomes of late updates."""
+"""Reporting of client updates in virtual time: over-selection, deadlines, and what becomes of late updates."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Reporting:
             )
 
     @property
-    def needs_clock(self) -> str:
+    def needs_virtual_time(self) -> str:
         """Key of a setting that only makes sense in virtual time; "" if there is none."""
         if self.over > 1:
             return f"algorithm.over = {self.over}"

@@ -14,12 +14,12 @@ from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
 from algorithms.parts.reporting import Reporting
 
-Sampling: TypeAlias = "Literal['uniform', 'size', 'poisson'] | Sampler"
+CohortRule: TypeAlias = "Literal['uniform', 'size', 'poisson'] | CohortOption"
 FewerClients = Literal["wait", "drop"]
 
 
 @runtime_checkable
-class Sampler(Protocol):
+class CohortOption(Protocol):
     """Option of a round that draws its cohort, or the chances of its clients; see `algorithms.parts.option`."""
 
     name: ClassVar[str]
@@ -29,7 +29,7 @@ class Sampler(Protocol):
 
 
 @dataclass(frozen=True)
-class Sample:
+class Participation:
     """Cohort drawn without replacement: m = max(1, floor(fraction K)), or a number; or Poisson sampling.
 
     In Poisson sampling every client joins independently with probability q = fraction. The cohort's size varies, and
@@ -51,7 +51,7 @@ class Sample:
 
     fraction: float | None = None
     cohort: int | None = None
-    by: Sampling = "uniform"
+    by: CohortRule = "uniform"
     active: float = 1.0
     reporting: Reporting = Reporting()
 
@@ -59,7 +59,7 @@ class Sample:
         one = self.fraction is None or self.cohort is None
         both = (self.cohort, self.fraction)
         require(one, "algorithm.cohort, algorithm.fraction", both, "one of them", "remove the other")
-        known = self.by in ("uniform", "size", "poisson") or isinstance(self.by, Sampler)
+        known = self.by in ("uniform", "size", "poisson") or isinstance(self.by, CohortOption)
         allowed = '"uniform", "size" or "poisson"'
         require(known, "algorithm.sampling", self.by, allowed, 'set algorithm.sampling = "uniform"')
         if self.by == "poisson" and self.cohort is not None:
@@ -98,7 +98,7 @@ class Sample:
                 f"algorithm.cohort = {self.cohort}: must be at most {clients}, the number of training clients; "
                 f"set algorithm.cohort = {clients}"
             )
-        if isinstance(self.by, Sampler):
+        if isinstance(self.by, CohortOption):
             self.by.check_cohort(size, clients)
         return size
 
@@ -150,7 +150,7 @@ class Schedule(Protocol):
     """Whether clients send models."""
 
     @property
-    def sample(self) -> Sample:
+    def participation(self) -> Participation:
         """Rule that draws the clients of a round."""
         ...
 
@@ -164,14 +164,14 @@ class Rounds:
     """Synchronous rounds. Every `aggregate_every`-th aggregates the models; the others redistribute them.
 
     Args:
-        sample: rule that draws a round's cohort.
+        participation: rule that draws a round's cohort.
         aggregate_every: RADFed's S, >= 1; with 1 every round aggregates.
         fewer: travelling models without a client, if a round has fewer clients than the first round after an
             aggregation had. "wait" keeps the models with most client updates for the next round; "drop" drops the
             models that get no client.
     """
 
-    sample: Sample = Sample()
+    participation: Participation = Participation()
     aggregate_every: int = 1
     fewer: FewerClients = "wait"
     sends: ClassVar[bool] = True
@@ -185,7 +185,7 @@ class Rounds:
 
     def size(self, clients: int) -> int:
         """Return the number of client updates a round: the cohort's size."""
-        return self.sample.size(clients)
+        return self.participation.size(clients)
 
     def aggregates(self, round_number: int) -> bool:
         """Return whether a round ends in an aggregation; the first round is 1."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
 
 from algorithms.core.devices import Devices
 from algorithms.parts.arrivals import Arrivals, Drawn
-from algorithms.parts.option import ORDER, Option, Parts
+from algorithms.parts.option import ORDER, Option, Parts, Setting
 from algorithms.parts.rules import AfterRound
 from algorithms.parts.server import Assign, takes_updates
 from algorithms.parts.staleness import WeightedMix
@@ -16,14 +15,13 @@ from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed
 MEASURED = ("loss_after", "loss_received", "loss_rms", "score", "score_per_sample")
 """Entries of a report that are measured in evaluation."""
 
-Setting: TypeAlias = Callable[[Parts, Devices | None], str]
-"""Return a setting as the user knows it; "" if the parts and the devices do not have it."""
 
-
-def clock_of(parts: Parts, devices: Devices | None = None) -> str:
-    """Return the setting that needs or sets a clock: a key, or devices; "" if none does."""
-    sample = parts.schedule.sample
-    key = sample.reporting.needs_clock or ('algorithm.sampling = "oort"' if _is_oort(sample.by) else "")
+def virtual_time_of(parts: Parts, devices: Devices | None = None) -> str:
+    """Return the setting that needs or sets the virtual time: a key, or devices; "" if none does."""
+    participation = parts.schedule.participation
+    key = participation.reporting.needs_virtual_time or (
+        'algorithm.sampling = "oort"' if _is_oort(participation.by) else ""
+    )
     return key or ("devices that are not always available" if devices is not None and devices.absent else "")
 
 
@@ -48,8 +46,8 @@ def _measured(parts: Parts, _: Devices | None) -> str:
     return f"a part that needs {needed[0]!r}" if needed else ""
 
 
-def _clock(parts: Parts, devices: Devices | None) -> str:
-    return clock_of(parts, devices) if devices is not None else ""
+def _virtual_time(parts: Parts, devices: Devices | None) -> str:
+    return virtual_time_of(parts, devices) if devices is not None else ""
 
 
 def _freezing(parts: Parts, _: Devices | None) -> str:
@@ -88,19 +86,21 @@ SETTINGS: Mapping[str, Setting] = {
         lambda a: "an algorithm with rounds of its own",
     ),
     'sampling = "poisson"': _text(
-        lambda a: a.schedule.sample.by == "poisson", lambda a: 'algorithm.sampling = "poisson"'
+        lambda a: a.schedule.participation.by == "poisson", lambda a: 'algorithm.sampling = "poisson"'
     ),
     'sampling other than "poisson"': _text(
-        lambda a: a.schedule.sample.by != "poisson", lambda a: f"algorithm.sampling = {a.schedule.sample.by!r}"
+        lambda a: a.schedule.participation.by != "poisson",
+        lambda a: f"algorithm.sampling = {a.schedule.participation.by!r}",
     ),
     "active < 1": _text(
-        lambda a: a.schedule.sample.active < 1, lambda a: f"algorithm.active = {a.schedule.sample.active}"
+        lambda a: a.schedule.participation.active < 1, lambda a: f"algorithm.active = {a.schedule.participation.active}"
     ),
     "over > 1": _text(
-        lambda a: a.schedule.sample.reporting.over > 1, lambda a: f"algorithm.over = {a.schedule.sample.reporting.over}"
+        lambda a: a.schedule.participation.reporting.over > 1,
+        lambda a: f"algorithm.over = {a.schedule.participation.reporting.over}",
     ),
     'late = "stale"': _text(
-        lambda a: a.schedule.sample.reporting.late == "stale", lambda a: 'algorithm.late = "stale"'
+        lambda a: a.schedule.participation.reporting.late == "stale", lambda a: 'algorithm.late = "stale"'
     ),
     "weights by samples": _text(
         lambda a: isinstance(a.weighting, Samples | SamplesUsed), lambda a: f"weighting = {a.weighting}"
@@ -140,6 +140,6 @@ SETTINGS: Mapping[str, Setting] = {
     "option of plain rounds": _of_plain_rounds,
     "option with work of its own": _work_of_its_own,
     "round function": _text(lambda a: a.own_round is not None, lambda a: "rounds of its own"),
-    "clock of the devices": _clock,
+    "virtual time of the devices": _virtual_time,
 }
 """Settings of parts that conflict with others, by name; options name their own."""

@@ -8,10 +8,10 @@ from math import isfinite, nan
 from algorithms.core.errors import DivergedError, InputError
 from algorithms.core.keys import Purpose
 from algorithms.core.personal import Location
-from algorithms.core.returned import Returned, is_own, name_of
 from algorithms.core.rows import Report, UpdateRows
 from algorithms.core.sums import Sum
 from algorithms.parts.trained import Trained
+from algorithms.parts.weighting import weight_of
 from algorithms.training.loss import labelled
 from algorithms.training.reports import REPORTS
 
@@ -28,8 +28,10 @@ def rows_of(trained: Trained) -> UpdateRows:
     wrong, clients, reports, weights = trained.nonfinite(), trained.clients, [], []
     for i, client in enumerate(clients):
         with trained.worker.keyed(Purpose.OWN_REPORT, trained.counter(i), client, trained.updates.seed):
-            reports.append(_report(trained, i, finite=wrong[i] is None))
-            weights.append(_weight(trained, i, reports[i]))
+            reports.append(report := _report(trained, i, finite=wrong[i] is None))
+            # An update without a step has the weight of its received model.
+            given = trained.inputs[i].weight
+            weights.append(weight_of(trained.updates.weighting, report, client) if report["steps"] else given)
     rows = UpdateRows.of(clients, reports, weights, [each.personal for each in trained.inputs], wrong)
     numbers = zip(rows.report["loss"].tolist(), weights, trained.works, strict=True)
     if any(wrong) or any(work.batches and not (isfinite(loss) and isfinite(w)) for loss, w, work in numbers):
@@ -67,22 +69,6 @@ def _measured(trained: Trained, place: int, report: Report, finite: bool) -> dic
             "or a number that local.update returns; return it"
         )
     return whole
-
-
-def _weight(trained: Trained, place: int, report: Report) -> float:
-    """Return the weight of a client update; that of its received model if it took no step."""
-    if not report["steps"]:
-        return trained.inputs[place].weight
-    weighting = trained.updates.weighting
-    weight = weighting(report)
-    if is_own(weighting):
-        weight = Returned(f"weighting = {name_of(weighting)!r}").number("the weight", weight)
-    if weight < 0:
-        raise InputError(
-            f"weighting = {weighting}: must give weights >= 0, and gives client {trained.clients[place]} {weight:g}; "
-            "change the part"
-        )
-    return weight
 
 
 def _settled(trained: Trained, rows: UpdateRows) -> UpdateRows:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
-from algorithms.core.errors import require
+from algorithms.core.errors import InputError, require
+from algorithms.core.returned import Returned, is_own, name_of
 from algorithms.core.rows import Report
 
 Weighting: TypeAlias = Callable[[Report], float]
@@ -16,6 +17,18 @@ Weighting: TypeAlias = Callable[[Report], float]
 A weighting that reads more than the entries of every report names them in a property `needs`; see
 `algorithms.training.reports`.
 """
+
+
+def weight_of(weighting: Weighting, report: Report, client: int) -> float:
+    """Return the weight of a client update; raise InputError if it is no number >= 0."""
+    weight = weighting(report)
+    if is_own(weighting):
+        weight = Returned(f"weighting = {name_of(weighting)!r}").number("the weight", weight)
+    if weight < 0:
+        raise InputError(
+            f"weighting = {weighting}: must give weights >= 0, and gives client {client} {weight:g}; change the part"
+        )
+    return weight
 
 
 @dataclass(frozen=True)

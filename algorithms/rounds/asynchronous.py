@@ -19,13 +19,13 @@ from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.options.durations import durations
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.arrivals import Arrivals, Clock, Dispatcher, Flight, Timeline
+from algorithms.parts.arrivals import Arrivals, Dispatcher, EventQueue, Flight, Timeline
 from algorithms.parts.client_update import ClientUpdates
 from algorithms.parts.cohort import client_updates
 from algorithms.parts.option import Draft
 from algorithms.parts.server import next_model
 from algorithms.parts.trained import ClientInput
-from algorithms.parts.weighting import Equal
+from algorithms.parts.weighting import Equal, weight_of
 from algorithms.rounds.round import PendingRound
 from algorithms.training.worker import Worker
 
@@ -49,7 +49,7 @@ class AsyncProgress:
             first.
         first: rounds done when the phase began.
         round: rounds done so far.
-        timeline: virtual clock, and the clients under way.
+        timeline: virtual events, and the clients under way.
         versions: models that client updates begin with, by number of aggregations. They are kept until all such updates
             are computed, or have arrived if changes count.
         computed: client updates that have not arrived, by the number of their dispatch.
@@ -126,13 +126,13 @@ class _ArrivalRound:
         self._work = durations(state, algorithm, fleet)
         devices = census.devices if census.devices is not None and census.devices.absent else None
         dispatcher = Dispatcher(state.seed, census.clients, self._cohort, lambda client: self._work(client)[1], devices)
-        self._clock = Clock(began.timeline, self._schedule.delay, dispatcher)
+        self._events = EventQueue(began.timeline, self._schedule.delay, dispatcher)
         self._lost: list[Flight] = []
         self._aggregated = False
         self._under_way: list[tuple[Sequence[Sequence[Flight]], Iterator[Outcome]]] = []
-        if not len(self._clock):
+        if not len(self._events):
             self._depart()
-        if self._must_compute(self._clock.coming):
+        if self._must_compute(self._events.coming):
             self._send()
 
     def finish(self, last: bool) -> State:
@@ -141,7 +141,7 @@ class _ArrivalRound:
         arrived = [self._arrival() for _ in range(self._cohort)]
         if last:
             self._aggregate()
-        round_number, timeline = self._state.round + 1, self._clock.timeline
+        round_number, timeline = self._state.round + 1, self._events.timeline
         progress = replace(
             self._began,
             round=round_number,
@@ -186,11 +186,11 @@ class _ArrivalRound:
         row, block, machine, model = self._computed.pop(flight.number)
         size = self._size
         # The arrival itself does not count as a version that it has missed.
-        row = self._weighted(row, (self._clock.version - 1) // size - flight.base // size)
+        row = self._weighted(row, (self._events.version - 1) // size - flight.base // size)
         if self._buffer is None:
             self._buffer = Sum.zero(self._fleet.layouts.shared)
         self._buffer.add(self._counted(model, flight.base // size), float(row.weights[0]))
-        if self._clock.version % size == 0:
+        if self._events.version % size == 0:
             self._aggregate(row)
         self._laps.lap("aggregate")
         self._depart()
@@ -204,18 +204,18 @@ class _ArrivalRound:
         """
         most = max(VANISHED, 10 * len(self._fleet.census.clients))
         for _ in range(most):
-            coming = self._clock.coming
+            coming = self._events.coming
             if self._must_compute(coming):
                 self._send()
                 self._collect()
-            flight = self._clock.next()
+            flight = self._events.next()
             if not flight.lost:
                 return flight
             self._lost.append(flight)
             self._depart()
         longest = max(each.seconds for each in self._lost[-most:])
         raise InputError(
-            f"[devices]: no update has arrived, of {most} that were sent by {self._clock.now:g} virtual seconds: "
+            f"[devices]: no update has arrived, of {most} that were sent by {self._events.now:g} virtual seconds: "
             f"must have devices that are available for as long as an update lasts, here up to {longest:g} seconds; "
             "raise devices.compute, or make the updates shorter"
         )
@@ -244,17 +244,18 @@ class _ArrivalRound:
     def _weighted(self, row: UpdateRows, staleness: int) -> UpdateRows:
         """Return the row with its staleness and its weight; the weight is 0 without a step."""
         row = replace(row, report={**row.report, "staleness": np.array([float(staleness)])})
-        (report,) = row.reports()
-        return replace(row, weights=np.array([self._algorithm.weighting(report) if report["steps"] else 0.0]))
+        (report,), (client,) = row.reports(), row.clients.tolist()
+        weight = weight_of(self._algorithm.weighting, report, client) if report["steps"] else 0.0
+        return replace(row, weights=np.array([weight]))
 
     def _depart(self) -> None:
         """Send the clients that begin with the present version."""
-        self._clock.depart()
-        size, version = self._size, self._clock.version // self._size
-        if self._clock.version in self._clock.bases:
+        self._events.depart()
+        size, version = self._size, self._events.version // self._size
+        if self._events.version in self._events.bases:
             self._versions.setdefault(version, self._model)
-        if self._schedule.counts == "change" and self._clock.version % size == 0:
-            wanted = {base // size for base in self._clock.bases}
+        if self._schedule.counts == "change" and self._events.version % size == 0:
+            wanted = {base // size for base in self._events.bases}
             self._versions = {number: model for number, model in self._versions.items() if number in wanted}
         self._laps.lap("sample")
 
@@ -265,7 +266,7 @@ class _ArrivalRound:
         """Compute side by side all client updates that were sent and will arrive: their versions are known."""
         if self._under_way:
             return
-        waiting = [flight for flight in self._clock.under_way if flight.number not in self._computed]
+        waiting = [flight for flight in self._events.under_way if flight.number not in self._computed]
         start = self._draft.start
         models = {version: self._fleet.put(model) for version, model in sorted(self._versions.items())}
         # A client update has the learning rate of the round that sent it. Only updates of one rate can be stacked.

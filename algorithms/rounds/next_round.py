@@ -17,9 +17,9 @@ from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals
 from algorithms.parts.option import Option
 from algorithms.parts.rules import Rule
-from algorithms.rounds.clock import on_clock
 from algorithms.rounds.redistribution import start_redistributing
 from algorithms.rounds.round import PendingRound, start_synchronous
+from algorithms.rounds.timed import in_virtual_time
 
 
 def start_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:
@@ -67,10 +67,10 @@ def _wrong_round(start: object, must: str, value: object) -> InputError:
 def _in_federation(algorithm: Algorithm, census: Census) -> Algorithm:
     """Return a phase with the options that its clients bring: virtual time, and joining later."""
     if isinstance(algorithm.schedule, Arrivals) or not algorithm.schedule.sends:
-        return algorithm  # arrivals have a clock of their own, and united data need none
+        return algorithm  # arrivals have a virtual time of their own, and united data need none
     options: list[Option] = [] if census.joins is None else [Joins()]
     if census.devices is not None:
-        options.append(VirtualTime(census.devices) if on_clock(algorithm, census.devices) else DeviceSeconds())
+        options.append(VirtualTime(census.devices) if in_virtual_time(algorithm, census.devices) else DeviceSeconds())
     return algorithm.folding(*options)
 
 

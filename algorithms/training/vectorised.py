@@ -37,7 +37,6 @@ class Vectorised(Trainer):
         self._masks = Masks(resident.module, resident.sample)
         self.has_dropout = bool(self._masks.layers)
         self._autocast = compute.precision == "bf16"
-        self._step = vmap(grad_and_value(self._loss), in_dims=(*[0] * 6, None, None))
 
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one client update in each lane; see `Trainer`."""
@@ -48,6 +47,8 @@ class Vectorised(Trainer):
         fixed = {e.name: stack for e, stack in others.items() if e.is_parameter}
         steps = LocalSteps(local.arithmetic, trained, self._resident.slots, lr, *self._resident.beside)
         contrast = local.method.loss_term(self._resident.module, steps)
+        # An attribute would be a circle: the trainer and its models would stay until a search for garbage.
+        step = vmap(grad_and_value(self._loss), in_dims=(*[0] * 6, None, None))
         taken: list[Taken] = []
         for batch in stacked_batches(works):
             lanes = batch.lanes
@@ -59,7 +60,7 @@ class Vectorised(Trainer):
             masks = self._masks.draw(works[lanes], batch.size)
             anchors = () if contrast is None else contrast.anchors(lanes)
             stacked = (parameters, buffers, masks, batch.x, batch.y, anchors)
-            gradients, values = self._step(*stacked, local.loss, contrast)
+            gradients, values = step(*stacked, local.loss, contrast)
             for name, value in tracked.items():
                 constant[name][lanes] = value
             steps([gradients[name] for name in parameters], lanes)

@@ -20,7 +20,7 @@ from pydantic_core import PydanticUndefined
 import algorithms
 import partitioning
 import raysim
-from algorithms import Compute, Local, Sample
+from algorithms import Compute, Local, Participation
 from algorithms.names import ALGORITHMS, CONFLICTS, SERVERS, STAGES
 from algorithms.options import aggregation, attack, uplink
 from algorithms.options import stages as uplink_stages
@@ -40,7 +40,7 @@ from raysim.models.options import ModelOptions
 from raysim.studies.file import StudyTable
 
 MARK = re.compile(r"<!-- generated: ([\w-]+) -->")
-GIVEN = ("sample", "local", "server")
+GIVEN = ("participation", "local", "server")
 """Parameters of a named algorithm that other tables of the file set."""
 BOUNDS = {Ge: "≥", Gt: ">", Le: "≤", Lt: "<"}
 LIMITS = {int: LARGEST_WHOLE, float: LARGEST_NUMBER}
@@ -137,7 +137,7 @@ def experiment() -> str:
     local = local_table("cross-entropy")
     texts = {
         "model": arguments(ModelOptions),
-        "algorithm": arguments(Sample) | {"sampling": arguments(Sample)["by"]},
+        "algorithm": arguments(Participation) | {"sampling": arguments(Participation)["by"]},
         "devices": arguments(algorithms.DrawnDevices),
     }
     beside = {

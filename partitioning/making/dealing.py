@@ -10,22 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from partitioning.common.checks import Integers, floor_share
-from partitioning.common.columns import (
-    Label,
-    check_rows,
-    check_values,
-    class_codes,
-    distinct,
-    is_image,
-    is_label,
-    labels_of,
-)
-from partitioning.common.errors import InputError, listing, suggestion
+from partitioning.common.columns import Label, check_rows, check_values, class_codes, distinct, is_label, labels_of
+from partitioning.common.errors import InputError
 from partitioning.common.streams import Purpose, generator
+from partitioning.making.options import PartitionOptions
 from partitioning.making.sites import assign_sites
 from partitioning.measures.features import Feature, describe_features
 from partitioning.schemes.parts import Parts
-from partitioning.schemes.registry import SCHEMES, UNLABELLED, check_clients, parameters, resolve, takes
+from partitioning.schemes.registry import SCHEMES, takes
 from partitioning.schemes.tables import read_counts
 from partitioning.sources.joined import JoinedSource
 from partitioning.sources.source import Source, read_columns
@@ -75,96 +67,12 @@ class Assignment:
         return counts
 
 
-@dataclass(frozen=True)
-class DealOptions:
-    """Scheme, its parameters, and the columns to count.
-
-    Args:
-        scheme: name in `SCHEMES`.
-        clients: number of clients K; None if the scheme finds the clients in the data.
-        seed: key of every draw.
-        label: label column.
-        features: columns to count on every client.
-        buckets: number of quantile buckets of a numeric feature.
-        parameters: further parameters of the scheme; column parameters by column name.
-        site: column that names each client's site; None without sites.
-        by: column whose values are the classes of the scheme and of the counts; None for the label column.
-        local_test: share of each client's rows that is its own test part, or the column that names test rows.
-    """
-
-    scheme: str
-    clients: int | None
-    seed: int
-    label: str
-    features: Sequence[str]
-    buckets: int
-    parameters: Mapping[str, Any]
-    site: str | None = None
-    by: str | None = None
-    local_test: float | str = 0.0
-
-    @property
-    def classes(self) -> str:
-        """Column of the classes."""
-        return self.by or self.label
-
-    def resolve(self, source: Source) -> dict[str, Any]:
-        """Return all parameters of the scheme, defaults included; raise InputError if they do not fit the source."""
-        given = dict(self.parameters)
-        if isinstance(source, JoinedSource) and takes(self.scheme, "domain"):
-            given.setdefault("domain", None)  # each source is a domain
-        resolved = resolve(self.scheme, given)
-        check_clients(self.scheme, self.clients)
-        self._check_classes(source)
-        known = source.schema.names
-        for name in (*self.dividing_columns(resolved), *self.features):
-            if name not in known:
-                raise InputError(
-                    f"{source.name} has no column {name!r}: choose {listing(known)}" + suggestion(name, known)
-                )
-        return resolved
-
-    def _check_classes(self, source: Source) -> None:
-        """Raise InputError if the scheme divides by classes and there are none, or `by` is not needed for them."""
-        kind, names = source.schema.field(self.label).type, source.schema.names
-        if self.by is not None:
-            if self.by not in names:
-                near = suggestion(self.by, names)
-                raise InputError(f"{source.name} has no column by = {self.by!r}: choose {listing(names)}{near}")
-            if is_label(kind):
-                raise InputError(
-                    f"by = {self.by!r} with classes in the label column {self.label!r}: is only for labels that are "
-                    "numbers or images; leave it out, or name it as the label"
-                )
-            if not is_label(source.schema.field(self.by).type) or self.scheme == "concept":
-                raise InputError(
-                    f"by = {self.by!r} with scheme {self.scheme!r}: must be a column of whole numbers or strings, and "
-                    "not with 'concept', which changes labels; name another column"
-                )
-        elif self.scheme not in UNLABELLED and not is_label(kind):
-            what = "images" if is_image(kind) else "numbers"
-            raise InputError(
-                f"scheme {self.scheme!r} divides by classes, and the label {self.label!r} of {source.name} holds "
-                f"{what}: name a column of classes by `by`, or choose {listing(UNLABELLED)}"
-            )
-
-    def column_parameters(self, resolved: Mapping[str, Any]) -> dict[str, str | None]:
-        """Return the column of each parameter that holds one value per sample."""
-        return {name: resolved[name] for name, parameter in parameters(self.scheme).items() if parameter.is_column}
-
-    def dividing_columns(self, resolved: Mapping[str, Any]) -> list[str]:
-        """Return the columns that name a row's client, domain, site, class or split, and are no features."""
-        split = self.local_test if isinstance(self.local_test, str) else None
-        names = (*self.column_parameters(resolved).values(), self.site, self.by, split)
-        return list(dict.fromkeys(name for name in names if name is not None))
-
-
-def deal(source: Source, options: DealOptions, test_labels: Sequence[pa.ChunkedArray | pa.Array]) -> Assignment:
+def deal(source: Source, options: PartitionOptions, test_labels: Sequence[pa.ChunkedArray | pa.Array]) -> Assignment:
     """Read the columns that the scheme needs and assign each row to a client.
 
     Args:
         source: samples [N].
-        options: scheme and its parameters.
+        options: options of the partition.
         test_labels: labels of the test sets, which are classes as well.
 
     Raises:
@@ -204,7 +112,7 @@ def _own_tests(table: pa.Table, local_test: float | str, rows: Integers, sizes: 
 
 
 def _apply_scheme(
-    source: Source, options: DealOptions, resolved: Mapping[str, Any], table: pa.Table, codes: Integers
+    source: Source, options: PartitionOptions, resolved: Mapping[str, Any], table: pa.Table, codes: Integers
 ) -> Parts:
     given = dict(resolved)
     for name, column in options.column_parameters(resolved).items():

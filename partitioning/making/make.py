@@ -1,19 +1,20 @@
 """`make`: from a source to a population on disk, in two passes over the samples."""
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 
-from partitioning.common.checks import read_seed, whole
-from partitioning.common.columns import check_columns, describe, is_image, labels_of
+from partitioning.common.checks import whole
+from partitioning.common.columns import describe, is_image, labels_of
 from partitioning.common.errors import InputError, listing, suggestion
 from partitioning.making.arranging import MEMORY, arrange_samples, gather_batches
-from partitioning.making.dealing import Assignment, DealOptions, deal
+from partitioning.making.dealing import Assignment, deal
+from partitioning.making.options import PartitionOptions
 from partitioning.making.testsets import Tests, check_tests
 from partitioning.measures.numeric import numeric_columns
 from partitioning.schemes.parts import Parts
@@ -26,7 +27,6 @@ from partitioning.store.clients import ClientTable
 from partitioning.store.files import TableFile
 from partitioning.store.manifest import MANIFEST, Manifest, TestSet, Totals
 from partitioning.store.moments import measure_moments
-from partitioning.store.own_tests import read_local_test
 from partitioning.store.population import Population
 from partitioning.store.splits import Splits
 from partitioning.store.writing import (
@@ -44,35 +44,19 @@ from partitioning.store.writing import (
     write_test,
 )
 
-Samples: TypeAlias = Source | str | Path | object
+SourceLike: TypeAlias = Source | str | Path | object
 """A source, a path, or data in memory, see `partitioning.sources.memory`."""
 
 
 def make(
-    source: Samples,
+    source: SourceLike,
     out: str | Path,
     *,
-    scheme: str,
-    clients: int | None = None,
-    seed: int = 0,
-    label: str = "label",
-    by: str | None = None,
     test: object | Mapping[str | None, object] = None,
-    test_clients: float = 0,
-    validation_clients: float = 0,
-    folds: int = 0,
-    stratify: bool = False,
-    local_test: float | str = 0.0,
-    site: str | None = None,
-    features: Sequence[str] = (),
-    buckets: int = 4,
-    standardise: bool = False,
-    index_only: bool = False,
     dataset: str | None = None,
     memory: int = MEMORY,
-    missing: Collection[str] = (),
     progress: Progress | None = None,
-    **parameters: Any,
+    **options: Any,
 ) -> Population:
     """Partition the rows of a source into clients and write them as a population.
 
@@ -85,33 +69,16 @@ def make(
             dictionary of columns, or a dictionary of these with the keys `train` and `test`. A list of sources with
             equal columns is a domain each. Columns of tables and files keep their name, order and type.
         out: folder to create; it must not exist, or be empty.
-        scheme: name in `SCHEMES`; `parameters` are its further parameters, columns by name.
-        clients: number of clients K; omitted if the scheme finds the clients in the data.
-        seed: key of every draw.
-        label: label column: whole numbers or strings, which are classes; or images, floats, or lists of a fixed size,
-            which are all of one class. The labels of a pair get this name.
-        by: column whose values stand for the classes, if labels are none; it is no feature then.
         test: global test set with the same columns, a table or other data in memory, or a mapping from domains to
             their test sets.
-        test_clients: clients held out for test, a share in (0, 1) or a number.
-        validation_clients: clients held out for validation, a share in (0, 1) or a number.
-        folds: number of folds of clients, instead of held-out clients; 3 or more, 0 for none. See `Population.fold`.
-        stratify: whether held-out groups or folds get clients of similar sizes.
-        local_test: share of each client's samples that is its own test part: its last floor(share n) rows. Or the name
-            of a column, no feature then, that is "test" or true for rows of the test part, and "train" or false for
-            the others.
-        site: column with the site of a client, equal in all of its rows. Clients that the data name are sorted by
-            site, and no shard holds clients of two sites.
-        features: columns whose values are counted on every client; see `describe_features`. The scheme dirichlet-qp
-            samples them if `feature_alpha` is given.
-        buckets: number of quantile buckets of a numeric feature.
-        standardise: whether to store mean and standard deviation of every numeric column; see `Population.moments`.
-        index_only: whether to write only the row numbers of each client, without samples.
         dataset: name of the source in the manifest; by default its own name.
         memory: limit of the samples held at once when streaming, in bytes; a larger client is held whole. It does not
             change the written bytes.
-        missing: columns that may have missing values; other columns with some are refused.
         progress: callback with the clients written so far and K.
+        options: options of the partition, see `PartitionOptions`: the name of the `scheme`, and if wanted `clients`,
+            `seed`, `label`, `by`, `test_clients`, `validation_clients`, `folds`, `stratify`, `local_test`, `site`,
+            `features`, `buckets`, `standardise`, `index_only`, `missing`; any other keyword is a parameter of the
+            scheme, columns by name.
 
     Returns:
         The opened population; each client's rows are in random order.
@@ -119,64 +86,89 @@ def make(
     Raises:
         InputError: an argument or the source is wrong; nothing is left behind.
     """
-    local_test, memory = read_local_test(local_test), whole("memory", memory, least=1, most=2**50)
-    options = DealOptions(
-        scheme, clients, read_seed(seed), label, tuple(features), buckets, parameters, site, by, local_test
-    )
-    split = partial(
-        Splits.of, test_clients=test_clients, validation_clients=validation_clients, folds=folds, stratify=stratify
-    )
-    folder, (source, own_test) = check_out(out), _opened(source, dataset, label)
-    _check(options, split, source)
-    tests = check_tests(_test_of(test, own_test, label), source.schema, label, source.name, missing)
-    measures = _check_numeric(source, label, missing) if standardise else {}
-    assignment = deal(source, options, [labels_of(table, options.classes) for table in tests.values()])
-    if assignment.parts.shift is not None and (index_only or features):
-        option = "index_only" if index_only else "features"
-        raise InputError(
-            f"scheme {scheme!r} changes the samples, and {option} would describe the old ones: leave it out"
-        )
-    _check_domains(assignment.parts, tests)
-    splits = split(len(assignment.parts))
-    table = _client_table(assignment, splits, options.seed)
+    checked, memory = PartitionOptions.of(options), whole("memory", memory, least=1, most=2**50)
+    folder = check_out(out)
+    planned = _plan(source, test, dataset, checked)
     with write_folder(folder) as draft:
-        if not isinstance(source, TableSource):
-            source = check_unchanged(source, options.classes, assignment.labels, assignment.source_codes)
-        batches = arrange_samples(
-            source,
-            assignment.rows,
-            assignment.sizes,
-            scratch=draft / "scratch",
-            memory=memory,
-            missing=missing,
-            progress=progress,
-        )
-        batches = _shift(batches, assignment, source, label)
-        manifest = Manifest(
-            dataset=dataset or source.name,
-            label=label,
-            by=by,
-            classes=assignment.classes,
-            columns=describe(source.schema),
-            scheme=scheme,
-            parameters=assignment.parameters,
-            dividing=assignment.dividing,
-            report=assignment.parts.report,
-            seed=options.seed,
-            splits=splits,
-            local_test=local_test,
-            site=site,
-            features=assignment.features,
-            counts=_totals(assignment, tests),
-            **_write_samples(draft, source.schema, batches, table, measures, index_only),
-            rows=write_rows(draft, assignment.rows),
-            tests=tuple(_write_test(draft, name, rows, label) for name, rows in tests.items()),
-        )
+        manifest = _write(draft, planned, memory, progress)
         (draft / MANIFEST).write_bytes(manifest.to_json())
     return Population.open(folder)
 
 
-def _opened(source: Samples, dataset: str | None, label: str) -> tuple[Source, pa.Table | None]:
+@dataclass(frozen=True)
+class PlannedPopulation:
+    """Population before its samples are written: everything that the first pass decides.
+
+    Args:
+        source: samples [N].
+        dataset: name of the source in the manifest.
+        options: options of the partition.
+        tests: test sets, by name of their domain; None names the global one.
+        measured: columns whose moments are stored, with their widths.
+        assignment: rows of the source, assigned to clients.
+        splits: held-out clients or folds.
+    """
+
+    source: Source
+    dataset: str
+    options: PartitionOptions
+    tests: Mapping[str | None, pa.Table]
+    measured: Mapping[str, int]
+    assignment: Assignment
+    splits: Splits
+
+
+def _plan(samples: SourceLike, test: object, dataset: str | None, options: PartitionOptions) -> PlannedPopulation:
+    source, own_test = _opened(samples, dataset, options.label)
+    options.check(source)
+    tests = check_tests(
+        _test_of(test, own_test, options.label), source.schema, options.label, source.name, options.missing
+    )
+    measured = _check_numeric(source, options) if options.standardise else {}
+    assignment = deal(source, options, [labels_of(table, options.classes) for table in tests.values()])
+    _check_shift(assignment.parts, options)
+    _check_domains(assignment.parts, tests)
+    splits = options.splits(len(assignment.parts))
+    return PlannedPopulation(source, dataset or source.name, options, tests, measured, assignment, splits)
+
+
+def _write(draft: Path, planned: PlannedPopulation, memory: int, progress: Progress | None) -> Manifest:
+    # Second pass: write every file of the population except its manifest.
+    source, options, assignment = planned.source, planned.options, planned.assignment
+    if not isinstance(source, TableSource):
+        source = check_unchanged(source, options.classes, assignment.labels, assignment.source_codes)
+    batches = arrange_samples(
+        source,
+        assignment.rows,
+        assignment.sizes,
+        scratch=draft / "scratch",
+        memory=memory,
+        missing=options.missing,
+        progress=progress,
+    )
+    return Manifest(
+        dataset=planned.dataset,
+        label=options.label,
+        by=options.by,
+        classes=assignment.classes,
+        columns=describe(source.schema),
+        scheme=options.scheme,
+        parameters=assignment.parameters,
+        dividing=assignment.dividing,
+        report=assignment.parts.report,
+        seed=options.seed,
+        splits=planned.splits,
+        local_test=options.local_test,
+        site=options.site,
+        features=assignment.features,
+        counts=_totals(assignment, planned.tests),
+        **_write_samples(draft, planned, _shift(batches, assignment, source, options.label)),
+        rows=write_rows(draft, assignment.rows),
+        tests=tuple(_write_test(draft, name, rows, options.label) for name, rows in planned.tests.items()),
+    )
+
+
+def _opened(source: SourceLike, dataset: str | None, label: str) -> tuple[Source, pa.Table | None]:
     if isinstance(source, str | Path):
         return open_source(source), None
     if isinstance(source, Sequence) and not is_pair(source):
@@ -200,15 +192,8 @@ def _test_of(test: Any, own: pa.Table | None, label: str) -> pa.Table | Tests | 
     return table_of(test, label)
 
 
-def _check(options: DealOptions, split: partial[Splits], source: Source) -> None:
-    # Refuse wrong options before anything is read.
-    check_columns(source.schema, options.label, name=source.name)
-    options.resolve(source)
-    if options.clients is not None:
-        split(whole("clients", options.clients, least=1))
-
-
-def _check_numeric(source: Source, label: str, missing: Collection[str]) -> dict[str, int]:
+def _check_numeric(source: Source, options: PartitionOptions) -> dict[str, int]:
+    label, missing = options.label, options.missing
     if missing:
         raise InputError(
             f"standardise is True and missing is {listing(list(missing))}: moments are only of columns without missing "
@@ -223,6 +208,14 @@ def _check_numeric(source: Source, label: str, missing: Collection[str]) -> dict
     return columns
 
 
+def _check_shift(parts: Parts, options: PartitionOptions) -> None:
+    if parts.shift is not None and (options.index_only or options.features):
+        option = "index_only" if options.index_only else "features"
+        raise InputError(
+            f"scheme {options.scheme!r} changes the samples, and {option} would describe the old ones: leave it out"
+        )
+
+
 def _check_domains(parts: Parts, tests: Mapping[str | None, pa.Table]) -> None:
     known = sorted(set(parts.domains or ()))
     for name in tests:
@@ -233,9 +226,10 @@ def _check_domains(parts: Parts, tests: Mapping[str | None, pa.Table]) -> None:
             )
 
 
-def _client_table(assignment: Assignment, splits: Splits, seed: int) -> ClientTable:
+def _client_table(planned: PlannedPopulation) -> ClientTable:
     # Everything known of the clients before their samples are written.
-    split, fold = splits.draw(assignment.sizes, seed=seed)
+    assignment, options = planned.assignment, planned.options
+    split, fold = planned.splits.draw(assignment.sizes, seed=options.seed)
     counted = zip(assignment.counted, assignment.features, strict=True)
     counts = [assignment.count(codes, feature.size) for codes, feature in counted]
     parts = assignment.parts
@@ -270,23 +264,17 @@ def _totals(assignment: Assignment, tests: Mapping[str | None, pa.Table]) -> Tot
     return Totals(len(assignment.parts), assignment.rows.size, assignment.source_codes.size, test_rows)
 
 
-def _write_samples(
-    draft: Path,
-    schema: pa.Schema,
-    batches: Iterable[pa.RecordBatch],
-    table: ClientTable,
-    measures: Mapping[str, int],
-    index_only: bool,
-) -> dict[str, Any]:
+def _write_samples(draft: Path, planned: PlannedPopulation, batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
     # Files that depend on the samples. Without shards, only the moments read them.
-    if measures:
-        batches = measure_moments(batches, draft / MOMENTS, measures, table.n_test)
-    if not index_only:
-        shards, clients = write_clients(draft, schema, batches, table)
+    table, measured = _client_table(planned), planned.measured
+    if measured:
+        batches = measure_moments(batches, draft / MOMENTS, measured, table.n_test)
+    if not planned.options.index_only:
+        shards, clients = write_clients(draft, planned.source.schema, batches, table)
     else:
         shards, clients = (), write_table(draft / CLIENTS, table.to_arrow(()))
-        deque(batches if measures else (), maxlen=0)
-    moments = TableFile.of(draft / MOMENTS) if measures else None
+        deque(batches if measured else (), maxlen=0)
+    moments = TableFile.of(draft / MOMENTS) if measured else None
     return {"shards": shards, "clients": clients, "moments": moments}
 
 

@@ -298,7 +298,7 @@ def _show(done: Run | FetchedRun, *more: str, walls: Mapping[str, float] = Mappi
     if is_followed():  # The follower shows the results when it has the folder.
         return
     from raysim.cli.tables import results_table
-    from raysim.measures.outside_epsilon import SENTENCE
+    from raysim.measures.epsilon.outside_epsilon import SENTENCE
 
     screen = Console()
     screen.print(results_table(done.results, walls))

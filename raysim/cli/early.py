@@ -1,7 +1,6 @@
 """Refusal of a wrong command before torch and Ray are imported, which takes seconds."""
 
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 
 from raysim.common.errors import InputError, every
@@ -9,7 +8,7 @@ from raysim.config.data import OWN_FILES, DataTable
 from raysim.config.experiment import Experiment
 from raysim.config.read import module_folders, read
 from raysim.data.catalogue import check_dataset
-from raysim.simulation.place import check_place
+from raysim.simulation.place import Place
 from raysim.store.names import check_new
 
 
@@ -29,11 +28,10 @@ def check_run(
 
     def experiment() -> None:
         found = Experiment.of(read(file, changes), module_folders(file))
-        place = partial(check_place, found, actors, inline, address)
         every(
             {
                 "data": lambda: _check_data(found.data),
-                "place": place,
+                "place": lambda: Place(actors, inline, address).placed(found),
                 "devices": lambda: found.devices and found.devices.source,
             }
         )

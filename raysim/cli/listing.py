@@ -11,9 +11,9 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 
 import partitioning
-from algorithms import DrawnDevices, Sample
+from algorithms import DrawnDevices, Participation
 from algorithms.names import ALGORITHMS, STAGES
-from algorithms.rounds.clock import check_clock
+from algorithms.rounds.timed import check_virtual_time
 from algorithms.training.loss import LOSSES
 from algorithms.training.optimiser_names import OPTIMISERS
 from partitioning.common.paths import read_text
@@ -104,7 +104,7 @@ def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
         refused = _refused_keys(name)
         common = ("label", "sampling", "candidates", "over", "deadline", "late", "joins")
         yield from _keys(ALGORITHMS[name], PARTS)
-        yield from _keys(Sample, ("by", "reporting", *refused))
+        yield from _keys(Participation, ("by", "reporting", *refused))
         yield from _table_keys(AlgorithmTable, [key for key in common if key not in refused])
         if "oort" not in refused:
             yield from _table_keys(OortTable, tuple(OortTable.model_fields), "oort.")
@@ -140,7 +140,7 @@ def _takes(algorithm: str, keys: Mapping[str, Any]) -> bool:
     try:
         with one_input_error():
             (table,) = algorithms_of({"algorithm": {"name": algorithm, **keys}})
-            check_clock(table.compose(), DrawnDevices())
+            check_virtual_time(table.compose(), DrawnDevices())
     except InputError:
         return False
     return True

@@ -22,7 +22,7 @@ from raysim.common.secrets import TRACKING_URI, without_secrets
 from raysim.common.surface import assigned
 from raysim.config.experiment import Experiment
 from raysim.simulation.api import new_out, read_experiment
-from raysim.simulation.place import with_actors
+from raysim.simulation.place import Place
 from raysim.store.config_file import paths_of
 from raysim.store.names import check_new
 from raysim.watching.remote import FOLLOWED
@@ -143,7 +143,7 @@ def _checked(config: str, changes: Sequence[str], actors: int | None, working_di
     """Return the experiment; its relative paths begin in the working folder, or here without one."""
     file = str(Path(config).resolve()) if Path(config).is_file() else config
     with chdir(working_dir) if working_dir is not None and working_dir.is_dir() else nullcontext():
-        experiment = with_actors(read_experiment(file, changes), actors)
+        experiment = Place(actors).placed(read_experiment(file, changes))
     tables = experiment.to_toml()
     if without_secrets(tables) != json.loads(json.dumps(tables)):
         raise InputError(

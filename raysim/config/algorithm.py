@@ -13,12 +13,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from algorithms import Algorithm, Compute, Local, Mean, PowerOfChoice, Robust, Sample
+from algorithms import Algorithm, Compute, Local, Mean, Participation, PowerOfChoice, Robust
 from algorithms.names import ALGORITHMS, SERVERS
 from algorithms.options.aggregation import AGGREGATES, Aggregate
 from algorithms.options.oort import Oort
 from algorithms.parts.reporting import LateUpdates, Reporting
-from algorithms.parts.schedule import Sampling
+from algorithms.parts.schedule import CohortRule
 from algorithms.training.loss import LOSSES, Loss, OwnLoss
 from algorithms.training.own_update import OwnUpdate
 from raysim.common.errors import InputError, MistakesError, each_error, every, one_input_error
@@ -136,10 +136,10 @@ class AlgorithmTable(ConfigTable):
         try:
             with one_input_error(), own.secluded(*self.named):
                 algorithm = own.resolve("algorithm.name", self.name, ALGORITHMS)(
-                    Sample(
+                    Participation(
                         self.fraction,
                         self.cohort,
-                        self._sampling(),
+                        self._cohort_rule(),
                         self.active,
                         Reporting(self.over, self.deadline, self.late),
                     ),
@@ -164,7 +164,7 @@ class AlgorithmTable(ConfigTable):
             rule = self.server.aggregation
             return algorithm if isinstance(rule, Mean) else algorithm.having(Robust(rule))
 
-    def _sampling(self) -> Sampling:
+    def _cohort_rule(self) -> CohortRule:
         """Return the rule by which clients are drawn."""
         given = self.oort.beyond(ConfigTable)
         if self.sampling != "oort" and self.oort != OortTable():
@@ -305,7 +305,7 @@ def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable
     special = {key: part({key: raw.pop(key, {})}, key) for key in INNER}
 
     def own_keys() -> AlgorithmTable:
-        table = table_of(_function(name), ("sample", "local", "server"), AlgorithmTable)
+        table = table_of(_function(name), ("participation", "local", "server"), AlgorithmTable)
         return checked(table, raw, "algorithm", of=f"algorithm {name}")
 
     def server() -> ServerTable:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms import Algorithm, Option
-from algorithms.rounds.clock import check_clock
+from algorithms.rounds.timed import check_virtual_time
 from algorithms.training.loss import LabelKind
 from raysim.common.errors import InputError, every, one_input_error
 from raysim.common.secrets import without_secrets
@@ -25,7 +25,7 @@ from raysim.config.check import ConfigTable, checked, flat, part
 from raysim.config.data import DataTable, data_of
 from raysim.config.hints import hinted
 from raysim.config.model import ModelTable, model_of
-from raysim.config.options import option_tables, options_of
+from raysim.config.options import Tell, option_tables, options_of
 from raysim.config.read import algorithm_names
 from raysim.config.tables import (
     CheckpointTable,
@@ -172,6 +172,11 @@ class Experiment(TopLevelKeys):
         """Return the options of all algorithms; `labels` and errors as for `composed`."""
         return [each for table in options_of(self).values() if (each := table.option(None, labels)) is not None]
 
+    def solved(self, tell: Tell) -> Experiment:
+        """Return the experiment with what follows from its rounds, such as a noise; see `OptionTable.solved`."""
+        found = tuple(table.solved(self.rounds, tell) for table in self.algorithm)
+        return self.model_copy(update={"algorithm": found})
+
     def excluded(self, clients: NDArray[np.int64]) -> list[int]:
         """Return those of the training clients, [K], whose own data are not evaluated."""
         return [client for option in self.options() for client in option.excluded(clients, self.seed).tolist()]
@@ -237,10 +242,10 @@ class Experiment(TopLevelKeys):
 
 
 def _check_without_devices(name: str, algorithm: Algorithm) -> None:
-    """Raise InputError if the algorithm has a key of the clock."""
+    """Raise InputError if the algorithm has a key of virtual time."""
     try:
         with one_input_error():
-            check_clock(algorithm, None)
+            check_virtual_time(algorithm, None)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
 

@@ -21,7 +21,7 @@ from partitioning.common.paths import absolute
 from raysim.common.errors import InputError, unknown
 from raysim.config.check import ConfigTable, table_of
 
-FORM = "def mine(sample, local, server=Assign(), *, own_key: float = 0.1) -> Algorithm"
+FORM = "def mine(participation, local, server=Assign(), *, own_key: float = 0.1) -> Algorithm"
 """Shape of an algorithm's function; its keyword parameters are keys of `[algorithm]`."""
 
 MODEL_FORM = "class Mine(torch.nn.Module): def __init__(self, shape, classes, own_key: float = 0.1)"
@@ -30,7 +30,7 @@ MODEL_FORM = "class Mine(torch.nn.Module): def __init__(self, shape, classes, ow
 FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
 """A line of a traceback that names a place."""
 
-PARTS = ("sample", "local", "server")
+PARTS = ("participation", "local", "server")
 OURS = ("algorithms", "partitioning", "raysim")
 CHAINS = ("uplink", "downlink")
 """Tables with a chain of stages, which may be the user's own, at the top level and inside `[algorithm]`."""

@@ -11,8 +11,8 @@ from algorithms import AdaptiveClip, Privacy
 from raysim.common.errors import InputError, one_input_error
 from raysim.config.check import ConfigTable, checked
 from raysim.config.options import OptionTable, Tell
-from raysim.measures.accounting import Accountant, AccountantName, told_if_slow
-from raysim.measures.outside_epsilon import covers
+from raysim.measures.epsilon.accounting import Accountant, AccountantName, told_if_slow
+from raysim.measures.epsilon.outside_epsilon import covers
 from raysim.measures.selection import Selection
 
 if TYPE_CHECKING:  # It imports torch.

@@ -51,96 +51,97 @@ class NamedDataSet:
 
 DATASETS: Mapping[str, NamedDataSet] = {
     "digits": NamedDataSet(
-        "1,797 scanned digits, 1x8x8, 10 classes; comes with scikit-learn", "raysim.data.small_images:read_digits"
+        "1,797 scanned digits, 1x8x8, 10 classes; comes with scikit-learn", "raysim.data.sets.small_images:read_digits"
     ),
     "mnist": NamedDataSet(
-        "handwritten digits, 60,000 and 10,000 for test, 1x28x28, 10 classes", "raysim.data.small_images:read_mnist"
+        "handwritten digits, 60,000 and 10,000 for test, 1x28x28, 10 classes",
+        "raysim.data.sets.small_images:read_mnist",
     ),
     "fashion-mnist": NamedDataSet(
-        "clothes, 60,000 and 10,000 for test, 1x28x28, 10 classes", "raysim.data.small_images:read_fashion_mnist"
+        "clothes, 60,000 and 10,000 for test, 1x28x28, 10 classes", "raysim.data.sets.small_images:read_fashion_mnist"
     ),
     "cifar10": NamedDataSet(
-        "photographs, 50,000 and 10,000 for test, 3x32x32, 10 classes", "raysim.data.small_images:read_cifar10"
+        "photographs, 50,000 and 10,000 for test, 3x32x32, 10 classes", "raysim.data.sets.small_images:read_cifar10"
     ),
     "svhn": NamedDataSet(
-        "house numbers, 73,257 and 26,032 for test, 3x32x32, 10 classes", "raysim.data.digit_domains:read_svhn"
+        "house numbers, 73,257 and 26,032 for test, 3x32x32, 10 classes", "raysim.data.sets.digit_domains:read_svhn"
     ),
     "usps": NamedDataSet(
-        "digits on letters, 7,291 and 2,007 for test, 1x16x16, 10 classes", "raysim.data.digit_domains:read_usps"
+        "digits on letters, 7,291 and 2,007 for test, 1x16x16, 10 classes", "raysim.data.sets.digit_domains:read_usps"
     ),
     "mnist-m": NamedDataSet(
         "digits on photographs, 59,001 and 9,001 for test, 3x32x32, 10 classes; your files",
-        "raysim.data.digit_domains:read_mnist_m",
+        "raysim.data.sets.digit_domains:read_mnist_m",
     ),
     "synth-digits": NamedDataSet(
         "digits of many fonts, 479,400 and 9,553 for test, 3x32x32, 10 classes; your files",
-        "raysim.data.digit_domains:read_synth_digits",
+        "raysim.data.sets.digit_domains:read_synth_digits",
     ),
     "morpho-mnist": NamedDataSet(
         "MNIST thinned, thickened, swollen and broken, 1x28x28, 10 classes, a domain a folder; your files",
-        "raysim.data.digit_domains:read_morpho_mnist",
+        "raysim.data.sets.digit_domains:read_morpho_mnist",
         ("domain",),
     ),
     "tiny-imagenet": NamedDataSet(
         "photographs, 100,000 and 10,000 for test, 64x64, 200 classes; your files",
-        "raysim.data.photographs:read_tiny_imagenet",
+        "raysim.data.sets.photographs:read_tiny_imagenet",
     ),
     "imagenet": NamedDataSet(
         "photographs, 1,281,167 and 50,000 for test, many sizes, 1,000 classes; your files, licensed",
-        "raysim.data.photographs:read_imagenet",
+        "raysim.data.sets.photographs:read_imagenet",
     ),
     "office-caltech10": NamedDataSet(
         "objects from 4 domains, 2,533 in all, many sizes, 10 classes; your files",
-        "raysim.data.photographs:read_office_caltech10",
+        "raysim.data.sets.photographs:read_office_caltech10",
         ("domain",),
     ),
     "domainnet": NamedDataSet(
         "pictures from 6 domains, many sizes, the 10 largest classes of 345; your files",
-        "raysim.data.photographs:read_domainnet",
+        "raysim.data.sets.photographs:read_domainnet",
         ("domain",),
     ),
     "ham10000": NamedDataSet(
-        "skin lesions, 10,015 in all, 450x600, 7 classes; your files", "raysim.data.photographs:read_ham10000"
+        "skin lesions, 10,015 in all, 450x600, 7 classes; your files", "raysim.data.sets.photographs:read_ham10000"
     ),
     "cityscapes": NamedDataSet(
         "streets, 2,975 and 500 for test, 3x1024x2048, a mask of 19 classes each; your files, licensed",
-        "raysim.data.photographs:read_cityscapes",
+        "raysim.data.sets.photographs:read_cityscapes",
         ("city",),
         label="mask",
     ),
     "covertype": NamedDataSet(
-        "forest plots, 581,012 in all, 54 numbers, 7 classes", "raysim.data.tabular:read_covertype"
+        "forest plots, 581,012 in all, 54 numbers, 7 classes", "raysim.data.sets.tabular:read_covertype"
     ),
     "shakespeare": NamedDataSet(
         "80 characters and the next by speaking role, 80 numbers; your file",
-        "raysim.data.shakespeare:read_shakespeare",
+        "raysim.data.sets.shakespeare:read_shakespeare",
         ("speaker",),
     ),
     "plays": NamedDataSet(
         "Shakespeare's speeches by speaking role, text for [data.text]; your file",
-        "raysim.data.shakespeare:read_speeches",
+        "raysim.data.sets.shakespeare:read_speeches",
         ("speaker",),
         label="text",
     ),
     "abide": NamedDataSet(
         "brain activity at 4 sites, 5,995 numbers, 2 classes; your files",
-        "raysim.data.abide:read_abide",
+        "raysim.data.sets.abide:read_abide",
         ("site", "subject"),
     ),
     "heart-disease": NamedDataSet(
         "740 patients of 4 hospitals, 10 numbers, 2 classes; comes with raysim",
-        "raysim.data.heart_disease:read_heart_disease",
+        "raysim.data.sets.heart_disease:read_heart_disease",
         ("hospital", "split"),
         label="disease",
     ),
     "eicu": NamedDataSet(
         "admissions to hospitals, numbers, 2 classes; your table, licensed",
-        "raysim.data.tabular:read_eicu",
+        "raysim.data.sets.tabular:read_eicu",
         ("hospital",),
     ),
     "gaussians": NamedDataSet(
         "points of 2 clients, 2,000 and 2,000 for test, 10 numbers, 2 classes; drawn from the seed",
-        "raysim.data.synthetic:read_gaussians",
+        "raysim.data.sets.synthetic:read_gaussians",
         ("domain",),
         drawn=True,
     ),

@@ -22,8 +22,8 @@ from raysim.data.hub import by_features, is_hub_folder, read_hub
 from raysim.data.masks import check_classes_of_samples
 from raysim.data.memory import HeldData
 from raysim.data.reading import check_values
-from raysim.data.synthetic import read_synthetic
-from raysim.data.tabular import ALL, SUFFIXES, TableUse, read_table, usable
+from raysim.data.sets.synthetic import read_synthetic
+from raysim.data.sets.tabular import ALL, SUFFIXES, TableUse, read_table, usable
 from raysim.data.targets import joined_labels, with_classes
 from raysim.data.tokens import NEXT, Tokenizer
 
@@ -214,7 +214,7 @@ def _read(
     seed: int,
 ) -> LoadedDataSet:
     if dataset.startswith(SHIFTED):
-        from raysim.data.shifted import shifted  # late, because it imports SciPy's images
+        from raysim.data.shifts.shifted import shifted  # late, because it imports SciPy's images
 
         name = dataset.removeprefix(SHIFTED)
         if name.startswith(SHIFTED):
@@ -291,7 +291,7 @@ def _read_named(dataset: str, root: Path, label: str | None, seed: int, shifts: 
         return LoadedDataSet(dataset, train, test, label, DATASETS[names[0]].dividing)
     several = [_domains(name, parts[name]) for name in names]
     if bases:
-        from raysim.data.shifted import shift_domains  # late, because it imports SciPy's images
+        from raysim.data.shifts.shifted import shift_domains  # late, because it imports SciPy's images
 
         several += [shift_domains(_checked(base, root, label, seed), label, shifts, seed) for base in bases]
     train, test = join(_together(several), label)

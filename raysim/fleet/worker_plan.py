@@ -355,5 +355,5 @@ class WorkerPlan:
 
     def __getstate__(self) -> dict[str, object]:
         # Cached properties stay behind and are computed again at the other end: a census may be long.
-        # Devices are the driver's: only its clock asks for them.
+        # Devices are the driver's: only its virtual time asks for them.
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "devices"}

@@ -26,7 +26,7 @@ from raysim.models.options import OPTION_NAMES, ModelOptions
 from raysim.models.perceptrons import logistic, mlp
 from raysim.models.recurrent import lstm
 from raysim.models.residual import mobilenet_v2, resnet18, resnet20
-from raysim.models.segmentation import deeplab_v3plus
+from raysim.models.segmentation.builder import deeplab_v3plus
 from raysim.models.transformer import transformer
 
 if TYPE_CHECKING:

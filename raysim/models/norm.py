@@ -12,10 +12,10 @@ from torch.nn.modules.conv import _ConvNd
 from algorithms.core.batch_norm import is_batch_norm
 from raysim.common.errors import InputError
 from raysim.models.checks import positive
-from raysim.models.fixup import fixup
 from raysim.models.keys import GROUPS, NORMS, Norm, RenormLimits, check_keys, check_norm
-from raysim.models.modified_convolutions import pass_observed, standardised_convolution
-from raysim.models.renorm import BatchRenorm
+from raysim.models.normalisers.fixup import fixup
+from raysim.models.normalisers.modified_convolutions import pass_observed, standardised_convolution
+from raysim.models.normalisers.renorm import BatchRenorm
 
 GROUPED = ("group", "layer", "instance", "group+ws")
 """Normalisers made of `nn.GroupNorm`."""
@@ -50,8 +50,8 @@ class Normaliser:
     - layer: GroupNorm of one group, over all channels and places of a sample.
     - instance: GroupNorm with one group per channel.
     - group+ws: GroupNorm, and standardised weights of each convolution before it.
-    - batch-renorm: batch renormalisation (`raysim.models.renorm`).
-    - fixup: a residual network without normalisation (`raysim.models.fixup`).
+    - batch-renorm: batch renormalisation (`raysim.models.normalisers.renorm`).
+    - fixup: a residual network without normalisation (`raysim.models.normalisers.fixup`).
 
     Args:
         norm: one of these names.

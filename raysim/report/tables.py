@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from raysim.common.units import human_bytes, human_seconds
-from raysim.measures.outside_epsilon import SENTENCE
+from raysim.measures.epsilon.outside_epsilon import SENTENCE
 from raysim.report.read import AlgorithmOutput
 from raysim.report.words import ABSENT, NONFINITE, TARGETS, WEIGHTS, ShownMetric, Stage, metric_named, metrics_in
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from raysim.common.units import percent
+from raysim.measures.epsilon.accounting import EPSILON
 from raysim.measures.selection import LOWER
 
 ABSENT = "–"
@@ -128,9 +129,7 @@ def metrics_in(columns: Iterable[str]) -> list[str]:
 
 
 MEASURES = {
-    "epsilon": Term(
-        "Epsilon", "differential privacy of users spent since the start, with the delta of the experiment file"
-    ),
+    "epsilon": Term("Epsilon", EPSILON),
     "dc": Term(
         "Weight divergence",
         "distance of the global model's parameters from those of a model that trains on "

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from partitioning import Population
 from raysim.common.errors import InputError, one_input_error
@@ -17,18 +17,17 @@ from raysim.config.experiment import Experiment
 from raysim.config.read import changed, module_folders, read
 from raysim.data.catalogue import MEMORY
 from raysim.data.features import LABEL
-from raysim.data.labels import label_kind
 from raysim.data.memory import HeldData, take_objects
 from raysim.fleet.actors import Actors
 from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.machine import settled
 from raysim.fleet.user_code import pickled_by_value
 from raysim.measures.evaluate import Targets
-from raysim.simulation.algorithm_run import run_algorithm
+from raysim.simulation.algorithm_run import StartedRun, run_algorithm
 from raysim.simulation.failures import name_user_code, offer_resume, repeat_if_damaged, report_if_stopped
 from raysim.simulation.finished import Run
-from raysim.simulation.options import RunOptions, with_workplace
-from raysim.simulation.plan import plan_run
+from raysim.simulation.options import RunOptions
+from raysim.simulation.plan import plan_run, targets_of
 from raysim.simulation.population import population_of
 from raysim.simulation.stop import Stop
 from raysim.store.config_file import write_config
@@ -38,16 +37,13 @@ from raysim.store.result import AlgorithmResult
 from raysim.store.resume import check_fingerprint, read_result, stored_experiment
 from raysim.store.run_folder import existing_folder, run_folder
 from raysim.store.wall_clock import CommandTime, read_commands, write_commands
-from raysim.watching.log import log_command_time, log_population, logged, run_log
+from raysim.watching.log import log_command_time, log_population, run_log
 from raysim.watching.loggers.logger import LoggedRun
 from raysim.watching.loggers.named import loggers_of
 from raysim.watching.loggers.threads import LoggerThreads
 from raysim.watching.notebook import default_watcher
 from raysim.watching.progress import Watcher
 from raysim.watching.stopwatch import Stopwatch
-
-if TYPE_CHECKING:  # It imports Ray, which a run in this process does not need.
-    from raysim.fleet.client_actors import ClientActors
 
 LOG = logging.getLogger("raysim")
 
@@ -90,8 +86,8 @@ def run(
             rounds so far stay, and the report shows them. Later algorithms do not run.
         OwnCodeError: the user's own code raised an error; the rounds so far stay.
     """
-    watcher = watcher or default_watcher()
-    options = RunOptions(actors, inline, address, watcher, stop or Stop(), Stopwatch(started), fleet)
+    watcher, stop = watcher or default_watcher(), stop or Stop()
+    options = RunOptions(actors, inline, address, fleet, watcher, stop, Stopwatch(started))
     experiment = read_experiment(config, changes)
     with new_location(new_out(config, out), options.watcher) as location, report_if_stopped(location):
         # The report comes last, so that no error in it removes trained models.
@@ -120,8 +116,8 @@ def resume(
         InputError: the folder holds no run, another process runs it, or this machine computes other bytes.
         Others: as `run`.
     """
-    watcher = watcher or default_watcher()
-    options = RunOptions(actors, inline, address, watcher, stop or Stop(), Stopwatch(started), fleet)
+    watcher, stop = watcher or default_watcher(), stop or Stop()
+    options = RunOptions(actors, inline, address, fleet, watcher, stop, Stopwatch(started))
     with existing_location(folder, options.watcher) as (location, only), report_if_stopped(location):
         # Write the report even if nothing was left to do: the page may date from before the run diverged.
         return _with_report("resume", location, resume_experiment(location, options, only), options)
@@ -153,16 +149,11 @@ def new_out(config: str | Path | Mapping[str, Any], out: str | Path | None) -> s
 
 def run_experiment(experiment: Experiment, location: RunLocation, options: RunOptions) -> dict[str, AlgorithmResult]:
     """Run an experiment without its report; return the results by the algorithms' names."""
-    experiment, workplace = with_workplace(experiment, options)
-    folder = location.folder
-    with (
-        offer_resume(folder, options, location.name),
-        run_folder(folder, experiment.names),
-        _run_context(folder, experiment),
-    ):
+    experiment, folder = options.placed(experiment), location.folder
+    with offer_resume(location, options), run_folder(folder, experiment.names), _run_context(folder, experiment):
         # From now on the folder has all that `resume` needs.
         write_config(folder / CONFIG, experiment.to_toml())
-        return _run_algorithms(experiment, location, workplace(), options, experiment.names)
+        return _run_algorithms(experiment, location, options, experiment.names)
 
 
 def resume_experiment(
@@ -176,14 +167,14 @@ def resume_experiment(
         only: algorithm to continue; None for all.
     """
     folder = location.folder
-    experiment, workplace = with_workplace(stored_experiment(folder), options)
+    experiment = options.placed(stored_experiment(folder))
     with existing_folder(folder):
         names = experiment.names if only is None else (only,)
         results = {name: result for name in names if (result := read_result(folder / name, experiment)) is not None}
         left = [name for name in names if name not in results]
         if left:
-            with offer_resume(folder, options, location.name), _run_context(folder, experiment):
-                results |= _run_algorithms(experiment, location, workplace(), options, left)
+            with offer_resume(location, options), _run_context(folder, experiment):
+                results |= _run_algorithms(experiment, location, options, left)
         else:
             options.watcher.notice(f"{location.name_of(only)} has ended: nothing is left to do")
     return {name: results[name] for name in names}
@@ -225,20 +216,16 @@ def _run_context(folder: Path, experiment: Experiment) -> Iterator[None]:
 
 
 def _run_algorithms(
-    experiment: Experiment,
-    location: RunLocation,
-    place: ClientActors | InlineWorkplace,
-    options: RunOptions,
-    names: Sequence[str],
+    experiment: Experiment, location: RunLocation, options: RunOptions, names: Sequence[str]
 ) -> dict[str, AlgorithmResult]:
     """Run algorithms one after the other; client actors start in the background once all input is checked."""
     folder, watcher, stopwatch = location.folder, options.watcher, options.stopwatch
-    loggers, tell = loggers_of(experiment.watch), logged(watcher.notice)
+    place, loggers = options.workplace(experiment), loggers_of(experiment.watch)
     stopwatch.enter("data")
-    population = _population(experiment, folder, watcher)
+    population = _population(experiment, folder, options)
     stopwatch.enter("plan")
-    targets = _targets(experiment, population, tell)
-    plan = plan_run(experiment, population, targets, folder, names, place.device, tell)
+    targets = _targets(experiment, population, options)
+    plan = plan_run(experiment.solved(options.tell), population, targets, folder, names, place.device)
     write_config(folder / CONFIG, plan.experiment.to_toml())
     if location.uri is not None:
         watcher.stage(f"storing the first files at {location.uri}")
@@ -252,36 +239,34 @@ def _run_algorithms(
     # Before `place` starts Ray's threads, whose locks a process of a logger would keep.
     threads = LoggerThreads(logged_run, loggers, place.loggers, watcher.notice)
     with threads, pickled_by_value(experiment.own_code), place:
-        place.fit(plan.workers)
+        place.fit({name: each.workers for name, each in plan.algorithms.items()})
         LOG.info("fingerprint %s", place.fingerprint)
         others = [folder / name for name in experiment.names if name not in names]
-        check_fingerprint(others, plan.fingerprint(place))
-        run_one = partial(run_algorithm, plan=plan, place=place, location=location, options=options, loggers=threads)
-        results = {name: repeat_if_damaged(partial(run_one, name), tell) for name in names}
+        fingerprint = {**place.fingerprint, "population": plan.population}
+        check_fingerprint(others, fingerprint)
+        run = StartedRun(plan, place, location, options, threads, fingerprint)
+        attempts = {name: partial(run_algorithm, run, each) for name, each in plan.algorithms.items()}
+        results = {name: repeat_if_damaged(attempt, options.tell) for name, attempt in attempts.items()}
         stopwatch.enter("end")
     return results
 
 
-def _population(experiment: Experiment, folder: Path, watcher: Watcher) -> Population:
+def _population(experiment: Experiment, folder: Path, options: RunOptions) -> Population:
     """Open or make the population, and log it."""
     for text in experiment.own_code_notices:
-        logged(watcher.notice)(text)
-    watcher.stage("reading the data and partitioning it into clients")
-    population = population_of(experiment, folder / POPULATION, watcher.stage, logged(watcher.notice))
+        options.tell(text)
+    options.watcher.stage("reading the data and partitioning it into clients")
+    population = population_of(experiment, folder / POPULATION, options.watcher.stage, options.tell)
     log_population(population)
     return population
 
 
-def _targets(experiment: Experiment, population: Population, tell: Callable[[str], object]) -> Targets:
-    """Return the data to evaluate on."""
-    evaluate, excluded = experiment.evaluate, experiment.excluded(population.train_clients)
-    metrics = experiment.measured(label_kind(population.schema, population.manifest.label))
-    targets = Targets.of(population, evaluate.on, metrics, evaluate.finetuning, excluded)
-    experiment.evaluate.selection.check(targets.columns)
+def _targets(experiment: Experiment, population: Population, options: RunOptions) -> Targets:
+    """Return the data to evaluate on; read them, so that a damaged test set is refused before anything is trained."""
+    targets = targets_of(experiment, population)
     for target in targets.targets:
-        # Read before the first round, so that a damaged test set is refused before anything is trained.
         for number in target.owners.tolist() if target.part is None else ():
             population.test_batch(number, target.domain)
     if not targets.targets:
-        tell("no data to evaluate on; set data.test, partition.test_clients or partition.local_test")
+        options.tell("no data to evaluate on; set data.test, partition.test_clients or partition.local_test")
     return targets

@@ -41,15 +41,10 @@ T = TypeVar("T")
 
 
 @contextmanager
-def offer_resume(folder: Path, options: RunOptions, name: str) -> Iterator[None]:
-    """Say how to continue a run that ends early, if it can be continued.
-
-    Args:
-        folder: folder of the run.
-        options: options of the run.
-        name: name of the run for its user, a folder or a URI.
-    """
-    remedy = f"continue with: {call('resume', name, *(['inline'] if options.inline else []))}"
+def offer_resume(location: RunLocation, options: RunOptions) -> Iterator[None]:
+    """Say how to continue a run that ends early, if it can be continued."""
+    folder = location.folder
+    remedy = f"continue with: {call('resume', location.name, *(['inline'] if options.inline else []))}"
     try:
         yield
     except KeyboardInterrupt as error:

@@ -3,60 +3,95 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from raysim.common.errors import InputError
 from raysim.common.surface import assigned, given, option
 from raysim.config.experiment import Experiment
 from raysim.config.tables import MOST_ACTORS, FleetTable
+from raysim.fleet.actors import Actors
 from raysim.fleet.address import check_address
 
+if TYPE_CHECKING:  # They import torch, and Ray, which a run in this process does not need.
+    from raysim.fleet.client_actors import ClientActors
+    from raysim.fleet.inline import InlineWorkplace
 
-def check_place(experiment: Experiment, actors: int | None, inline: bool, address: str | None) -> Experiment:
-    """Check the options of the place to work, and return the experiment with its number of actors.
+
+@dataclass(frozen=True)
+class Place:
+    """Choice of the place to work, as `raysim.run` takes it; it never changes the result.
 
     Args:
-        experiment: experiment.
         actors: number of client actors, instead of the file's.
         inline: whether to run in this process, without Ray.
         address: address of a running Ray cluster; None starts Ray on this machine.
-
-    Raises:
-        InputError: two options exclude each other, or one has a wrong value.
+        fleet: client actors of earlier runs, instead of new ones.
     """
-    if inline and (actors is not None or address is not None):
-        raise InputError(
-            f"{option('inline')} with {option('actors')} or {option('address')}: must stand alone, as it starts no "
-            "actors; leave one out"
-        )
-    if address is not None:
-        check_address(address)
-    experiment = with_actors(experiment, actors)
-    table = experiment.fleet
-    if inline or needs_no_actors(experiment, address):
-        _check_inline(table)
-    elif table.gpus_per_actor == "auto" and table.pinned:
-        raise InputError(
-            'fleet.gpus_per_actor = "auto" with fleet.pinned = true: must be a number, because sites may have '
-            "different GPUs; set fleet.gpus_per_actor = 1"
-        )
-    return experiment
+
+    actors: int | None = None
+    inline: bool = False
+    address: str | None = None
+    fleet: Actors | None = None
+
+    def placed(self, experiment: Experiment) -> Experiment:
+        """Return the experiment with its number of actors.
+
+        Raises:
+            InputError: two options exclude each other, one has a wrong value, or the experiment does not go with it.
+        """
+        if self.fleet is not None and (self.inline or self.actors is not None or self.address is not None):
+            raise InputError(
+                "fleet with inline, actors or address: must stand alone, because the fleet has its actors; leave one "
+                "out"
+            )
+        if self.inline and (self.actors is not None or self.address is not None):
+            raise InputError(
+                f"{option('inline')} with {option('actors')} or {option('address')}: must stand alone, as it starts no "
+                "actors; leave one out"
+            )
+        if self.address is not None:
+            check_address(self.address)
+        table = _with_actors(experiment.fleet, self.actors)
+        if self.is_here(experiment):
+            _check_inline(table)
+        elif table.gpus_per_actor == "auto" and table.pinned:
+            raise InputError(
+                'fleet.gpus_per_actor = "auto" with fleet.pinned = true: must be a number, because sites may have '
+                "different GPUs; set fleet.gpus_per_actor = 1"
+            )
+        return experiment.model_copy(update={"fleet": table})
+
+    def is_here(self, experiment: Experiment) -> bool:
+        """Return whether this process runs the experiment: if asked to, or if only the initial model is written."""
+        table = experiment.fleet
+        needs_none = experiment.rounds == 0 and self.address is None and not (table.pinned or table.gpus_per_actor)
+        return self.inline or needs_none
+
+    def workplace(self, experiment: Experiment) -> ClientActors | InlineWorkplace:
+        """Return the place where the experiment's blocks run; it starts as a context."""
+        table = experiment.fleet
+        if self.fleet is not None:
+            return self.fleet.place(table)
+        if self.is_here(experiment):
+            from raysim.fleet.inline import InlineWorkplace
+
+            return InlineWorkplace()
+        from raysim.fleet.client_actors import ClientActors
+
+        shape = table.actors, table.cpus_per_actor, table.gpus_per_actor, self.address
+        return ClientActors(*shape, labels=table.labels, group=table.group, pinned=table.pinned)
 
 
-def needs_no_actors(experiment: Experiment, address: str | None) -> bool:
-    """Return whether this process runs the experiment: the initial model alone, without data on actors."""
-    table = experiment.fleet
-    return experiment.rounds == 0 and address is None and not (table.pinned or table.gpus_per_actor)
-
-
-def with_actors(experiment: Experiment, actors: int | None) -> Experiment:
-    """Return the experiment with another number of actors; None leaves it unchanged."""
+def _with_actors(table: FleetTable, actors: int | None) -> FleetTable:
+    """Return the table with another number of actors; None leaves it unchanged."""
     if actors is None:
-        return experiment
+        return table
     if not 1 <= actors <= MOST_ACTORS:
         raise InputError(
             f"{assigned('actors', actors)}: must be a whole number from 1 to {MOST_ACTORS}; use {given('actors', 1)}"
         )
-    return experiment.model_copy(update={"fleet": experiment.fleet.model_copy(update={"actors": actors})})
+    return table.model_copy(update={"actors": actors})
 
 
 def _check_inline(table: FleetTable) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from algorithms import InputError as AlgorithmInputError
 from algorithms import Purpose, torch_seed
-from algorithms.rounds.clock import check_clock
+from algorithms.rounds.timed import check_virtual_time
 from partitioning import Population
 from partitioning.common.disk import write_whole
 from partitioning.store.fetching import cached_folder
@@ -19,23 +21,38 @@ from raysim.common.errors import InputError
 from raysim.config.algorithm import AlgorithmTable
 from raysim.config.experiment import Experiment
 from raysim.config.model import ModelTable
-from raysim.data.labels import LabelReader
+from raysim.data.labels import LabelReader, label_kind
 from raysim.devices.stored import open_devices
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.check import check_measures, measuring
 from raysim.measures.each_client import EachClient
 from raysim.measures.evaluate import Targets
-from raysim.simulation.budget import check_updates
+from raysim.simulation.budget import check_updates, rounds_of
 from raysim.simulation.samples import PreparedSamples, prepare_samples
 from raysim.store.algorithm_folder import client_facts
 from raysim.store.names import COLUMNS
 from raysim.watching.log import log_model
 
-if TYPE_CHECKING:  # They import Ray, which a run in this process does not need.
-    from raysim.fleet.client_actors import ClientActors
-    from raysim.fleet.inline import InlineWorkplace
-
 LOG = logging.getLogger("raysim")
+
+
+@dataclass(frozen=True)
+class AlgorithmPlan:
+    """Algorithm of a run whose every setting is resolved.
+
+    Args:
+        name: its folder in the run.
+        table: its table of the experiment, without a value of "auto".
+        workers: plan of its workers.
+        rounds: number of its rounds.
+        of_clients: ids of the training clients, and columns about them; see `client_facts`.
+    """
+
+    name: str
+    table: AlgorithmTable
+    workers: WorkerPlan
+    rounds: int
+    of_clients: pa.RecordBatch
 
 
 @dataclass(frozen=True)
@@ -47,18 +64,31 @@ class RunPlan:
         population: fingerprint of the population.
         targets: data to evaluate on.
         clients: clients to score one by one; None for none.
-        workers: plan of each algorithm's workers, by the algorithm's folder.
+        algorithms: plan of each algorithm, by its folder.
     """
 
     experiment: Experiment
     population: str
     targets: Targets
     clients: EachClient | None
-    workers: Mapping[str, WorkerPlan]
+    algorithms: Mapping[str, AlgorithmPlan]
 
-    def fingerprint(self, place: ClientActors | InlineWorkplace) -> dict[str, str]:
-        """Return the facts beside the experiment that the bytes of a run at a place depend on."""
-        return {**place.fingerprint, "population": self.population}
+
+def targets_of(experiment: Experiment, population: Population) -> Targets:
+    """Return the data that an experiment evaluates on.
+
+    Args:
+        experiment: experiment as its file has it.
+        population: population in the view of its fold.
+
+    Raises:
+        InputError: the population lacks a wanted target, or a column is not measured.
+    """
+    evaluate, excluded = experiment.evaluate, experiment.excluded(population.train_clients)
+    metrics = experiment.measured(label_kind(population.schema, population.manifest.label))
+    targets = Targets.of(population, evaluate.on, metrics, evaluate.finetuning, excluded)
+    evaluate.selection.check(targets.columns)
+    return targets
 
 
 def plan_run(
@@ -68,18 +98,16 @@ def plan_run(
     folder: Path,
     names: Sequence[str],
     device: str = "cpu",
-    tell: Callable[[str], object] = LOG.warning,
 ) -> RunPlan:
     """Resolve an experiment on its population.
 
     Args:
-        experiment: experiment as its file has it.
+        experiment: experiment as its file has it, with what follows from its numbers of rounds.
         population: population in the view of its fold.
         targets: data to evaluate on.
         folder: folder of the run, which receives the values that columns were encoded by.
         names: folders of the algorithms to plan.
         device: "cpu" or "cuda".
-        tell: called if solving for a noise takes long.
 
     Raises:
         InputError: an algorithm does not fit the model, the population or a measure.
@@ -90,64 +118,68 @@ def plan_run(
             draft.write_bytes(samples.columns)
     targets = replace(targets, shape=samples.whole)
     devices, sha256 = open_devices(experiment, folder, len(population.sizes))
-    fleet, measures = experiment.fleet, measuring(experiment.evaluate.measures)
     models: dict[tuple[str, int], ModelPlan] = {}
-    solved = [table.solved(experiment.rounds, tell) for table in experiment.algorithm]
-    tables = dict(zip(experiment.names, solved, strict=True))
-    workers: dict[str, WorkerPlan] = {}
+    workers = partial(_workers(experiment, samples), device=device, devices=devices)
+    tables = dict(zip(experiment.names, experiment.algorithm, strict=True))
+    algorithms: dict[str, AlgorithmPlan] = {}
     for name in names:
         table = tables[name]
-        algorithm = experiment.composed(table, samples.labels).having(*measures)
+        algorithm = experiment.composed(table, samples.labels).having(*measuring(experiment.evaluate.measures))
         labels = samples.labels.under(algorithm.local.loss)
         key = "" if table.model is None else name, labels.outputs
         if key not in models:
             models[key] = model_plan(table.model or experiment.model, experiment.seed, samples, labels)
-        plan = WorkerPlan(
-            samples.path,
-            models[key],
-            algorithm,
-            (folder / name / "personal").absolute(),
-            fleet.block,
-            device,
-            fold=experiment.fold,
-            validation=experiment.validation,
-            joins=table.joins,
-            standardise=samples.standardise,
-            augment=samples.augment,
-            digest=samples.digest,
-            uri=_uri(experiment, samples),
-            copies=fleet.copies and not fleet.pinned,
-            here=() if fleet.pinned else None,
-            devices=devices,
-            own=experiment.seed if experiment.has_own_code else None,
-        )
+        personal = (folder / name / "personal").absolute()
+        plan = workers(model=models[key], algorithm=algorithm, personal=personal, joins=table.joins)
         try:
-            workers[name] = plan = plan.resolved()
-            _check(plan, experiment, table, targets)
+            algorithms[name] = _resolved(name, plan, table, experiment, targets)
         except (AlgorithmInputError, InputError) as error:
             raise InputError(f"{name}: {error}") from None
-        tables[name] = table.computed(plan.algorithm.local.compute.execution)
+        tables[name] = algorithms[name].table
     resolved = experiment.resolved(targets.names, tuple(tables.values()), sha256)
     clients = EachClient.of(population, experiment.excluded(population.train_clients))
-    return RunPlan(resolved, population.fingerprint, targets, clients if experiment.evaluate.clients else None, workers)
+    scored = clients if experiment.evaluate.clients else None
+    return RunPlan(resolved, population.fingerprint, targets, scored, algorithms)
 
 
-def _check(plan: WorkerPlan, experiment: Experiment, table: AlgorithmTable, targets: Targets) -> None:
-    """Raise InputError if an algorithm does not fit the population, a measure or an option."""
-    evaluate, clients, own = experiment.evaluate, len(plan.census.clients), plan.layouts.has_own_models
-    with plan.keyed(Purpose.OWN_RECORD):
-        client_facts(plan.algorithm.folded, plan.census.clients, experiment.seed)
-    check_clock(plan.algorithm, plan.devices)
-    check_updates(plan.algorithm, plan.census, plan.lanes or 1)
-    check_measures(evaluate.measures, targets, evaluate.interval(0), plan.algorithm, plan.layouts)
+def _workers(experiment: Experiment, samples: PreparedSamples) -> partial[WorkerPlan]:
+    """Return `WorkerPlan` with what the workers of all algorithms have in common."""
+    fleet, name, fetched = experiment.fleet, experiment.data.population or "", cached_folder(samples.digest)
+    return partial(
+        WorkerPlan,
+        samples.path,
+        block=fleet.block,
+        fold=experiment.fold,
+        validation=experiment.validation,
+        standardise=samples.standardise,
+        augment=samples.augment,
+        digest=samples.digest,
+        # Nodes fetch the population themselves only if training uses the fetched files.
+        uri=name if is_uri(name) and samples.path == fetched else None,
+        copies=fleet.copies and not fleet.pinned,
+        here=() if fleet.pinned else None,
+        own=experiment.seed if experiment.has_own_code else None,
+    )
+
+
+def _resolved(
+    name: str, workers: WorkerPlan, table: AlgorithmTable, experiment: Experiment, targets: Targets
+) -> AlgorithmPlan:
+    """Resolve an algorithm; raise InputError if it does not fit the population, a measure or an option."""
+    workers, evaluate = workers.resolved(), experiment.evaluate
+    algorithm, layouts, census = workers.algorithm, workers.layouts, workers.census
+    with workers.keyed(Purpose.OWN_RECORD):
+        of_clients = client_facts(algorithm.folded, census.clients, experiment.seed)
+    check_virtual_time(algorithm, workers.devices)
+    check_updates(algorithm, census, workers.lanes or 1)
+    check_measures(evaluate.measures, targets, evaluate.interval(0), algorithm, layouts)
     for option in table.options:
-        option.check_run(clients, evaluate.selection, targets.columns, own)
-
-
-def _uri(experiment: Experiment, samples: PreparedSamples) -> str | None:
-    """Return the URI from which nodes fetch the population; None unless training uses the fetched files."""
-    name, fetched = experiment.data.population or "", cached_folder(samples.digest)
-    return name if is_uri(name) and samples.path == fetched else None
+        option.check_run(len(census.clients), evaluate.selection, targets.columns, layouts.has_own_models)
+    rounds = experiment.rounds or 0
+    if experiment.epochs is not None:
+        rounds = rounds_of(experiment.epochs, algorithm, census)
+        LOG.info("%s: %g epochs are %d rounds", name, experiment.epochs, rounds)
+    return AlgorithmPlan(name, table.computed(algorithm.local.compute.execution), workers, rounds, of_clients)
 
 
 def model_plan(table: ModelTable, seed: int, samples: PreparedSamples, labels: LabelReader) -> ModelPlan:

@@ -29,6 +29,9 @@ from raysim.data.sources import LoadedDataSet, check_classes, load
 from raysim.data.tokens import Tokenizer
 from raysim.watching.progress import copy_progress
 
+OF_VIEW = ("fold", "validation")
+"""Keys of `[partition]` that choose a view of the population, and do not change it."""
+
 
 def population_of(
     experiment: Experiment,
@@ -65,27 +68,17 @@ def population_of(
     train, tests, source = _tables(data, partition, dividing, experiment.seed)
     if folder.exists():  # only now, because the data may be gone
         remove_population(folder)
+    options = {key: value for key, value in partition if key not in OF_VIEW}
     with _named(partition):
         population = partitioning.make(
             train,
             folder,
-            scheme=partition.scheme,
-            clients=partition.clients,
+            test=tests,
+            dataset=source.name,
             seed=experiment.seed,
             label=source.label,
-            by=partition.by,
-            test=tests,
-            test_clients=partition.test_clients,
-            validation_clients=partition.validation_clients,
-            folds=partition.folds,
-            stratify=partition.stratify,
-            local_test=partition.local_test,
-            site=partition.site,
-            features=partition.features,
-            buckets=partition.buckets,
             missing=_imputed(data, train, source.label, dividing),
-            dataset=source.name,
-            **partition.beyond(PartitionTable),
+            **options,
         )
     return population if partition.fold is None else population.fold(partition.fold, partition.validation)
 

@@ -82,8 +82,9 @@ class Records:
     ) -> None:
         self.name, self.progress = files.path.name, snapshot.progress
         self._fleet, self._files, self._watcher, self._targets = fleet, files, watcher, plan.targets
-        self._algorithm, self._rounds = plan.workers[self.name].algorithm, snapshot.state.rounds or 0
-        evaluate, self._options = plan.experiment.evaluate, plan.experiment.table(self.name).options
+        algorithm = plan.algorithms[self.name]
+        self._algorithm, self._rounds = algorithm.workers.algorithm, snapshot.state.rounds or 0
+        evaluate, self._options = plan.experiment.evaluate, algorithm.table.options
         self._every, self._selection = evaluate.interval(self._rounds), evaluate.selection
         self._twins = twins_of(evaluate.measures, snapshot.state, plan.targets)
         self._recovery = Recovery(files, snapshot, plan.experiment.checkpoint.every)
@@ -158,7 +159,7 @@ class Records:
         if result.nonfinite:
             text = f"{result.nonfinite} client updates in total were not finite; updates.parquet names them"
             self._tell(logging.WARNING, text)
-        deadline = self._algorithm.schedule.sample.reporting.deadline
+        deadline = self._algorithm.schedule.participation.reporting.deadline
         if deadline is not None and result.bytes_down and not result.bytes_up:
             text = f"no client update arrived within algorithm.deadline = {deadline}, so the model never changed"
             self._tell(logging.WARNING, f"{text}; set a longer deadline")

@@ -135,7 +135,7 @@ class AlgorithmFolder:
         for field in list(of_clients.schema)[1:]:
             self._rows = self._rows.append(field)
         self._rows = self._rows.append(OUTCOME) if outcomes else self._rows
-        self.of_clients = of_clients
+        self._of_clients = of_clients
         """Ids of the training clients and further facts about them."""
         self._updates = Journal(path / "updates.journal", self._rows, marks.get("updates", JournalMark()))
         self._marks = marks
@@ -251,9 +251,9 @@ class AlgorithmFolder:
 
     def _write(self, row: Mapping[str, Any], report: RoundReport) -> None:
         started = time.perf_counter()
-        self._updates.append(_update_rows(row["round"], report, self._rows, self.of_clients))
+        self._updates.append(_update_rows(row["round"], report, self._rows, self._of_clients))
         if report.dropped is not None and len(report.dropped):
-            self._updates.append(_dropped_rows(row["round"], report.dropped, self._rows, self.of_clients))
+            self._updates.append(_dropped_rows(row["round"], report.dropped, self._rows, self._of_clients))
         # Only the writer knows this time. It leaves out the row itself, which holds it.
         row = {**row, "seconds_write": time.perf_counter() - started}
         self._metrics.append(pa.RecordBatch.from_pylist([row], self._schema))

@@ -34,9 +34,21 @@ PATHS = ("data.dataset", "data.root", "data.population", "data.test", "model.wei
 
 
 def write_config(path: Path, config: Mapping[str, Any]) -> None:
-    """Write a resolved configuration with its checksums."""
-    with write_whole(path) as aside:
-        aside.write_text(config_text(config), encoding="utf-8")
+    """Write a resolved configuration with its checksums; a file that holds it stays, with the user's comments."""
+    text = config_text(config)
+    if not _holds(path, tomllib.loads(text)):
+        with write_whole(path) as aside:
+            aside.write_text(text, encoding="utf-8")
+
+
+def _holds(path: Path, config: Mapping[str, Any]) -> bool:
+    """Return whether a file holds this configuration, with its checksums."""
+    try:
+        there = tomllib.loads(read_text(path))
+        check_config(path, there)
+    except (OSError, ValueError, InputError):
+        return False
+    return there == config
 
 
 def config_text(config: Mapping[str, Any]) -> str:

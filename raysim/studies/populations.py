@@ -1,6 +1,7 @@
 """Populations of a study: made once for each data set, with the file's own seed, and shared by its trials."""
 
 import json
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,12 +14,12 @@ from raysim.common.errors import InputError
 from raysim.common.files import text_sha256
 from raysim.config.data import PREPARATION, ROW_KEYS
 from raysim.config.experiment import Experiment
-from raysim.data.labels import label_kind
-from raysim.measures.evaluate import Targets
-from raysim.simulation.plan import plan_run
+from raysim.simulation.plan import plan_run, targets_of
 from raysim.simulation.population import population_of
 from raysim.studies.file import Study, StudyData, first_points
 from raysim.studies.trial import on_population, trial_of, view
+
+LOG = logging.getLogger("raysim.studies")
 
 
 def populations_of(study: Study, folder: Path, phase: Callable[[str], None]) -> dict[str, Population]:
@@ -102,11 +103,9 @@ def _measured(dataset: StudyData, study: Study, population: Population) -> list[
     for space in study.spaces.values():
         base = on_population(space.at(dataset.raw, points[space.algorithm]), population.path)
         experiment = trial_of(dataset.name, space.algorithm, "", base, population, first).experiment
-        clients, evaluate = view(population, experiment), experiment.evaluate
-        metrics = experiment.measured(label_kind(clients.schema, clients.manifest.label))
-        targets = Targets.of(clients, evaluate.on, metrics, evaluate.finetuning)
+        clients = view(population, experiment)
+        targets = targets_of(experiment, clients)
         columns = targets.columns
-        evaluate.selection.check(columns)
         wanted = {"study.metric": study.table.metric}
         if any(each.size > 1 for each in study.spaces.values()):
             wanted["study.select_by"] = study.table.select_by
@@ -118,5 +117,5 @@ def _measured(dataset: StudyData, study: Study, population: Population) -> list[
                 raise InputError(f"{key} = {column!r}: must be a column that is measured ({measured}); {remedy}")
         if not experiment.fleet.gpus_per_actor:
             with TemporaryDirectory() as scratch:
-                plan_run(experiment, clients, targets, Path(scratch), experiment.names)
+                plan_run(experiment.solved(LOG.warning), clients, targets, Path(scratch), experiment.names)
     return columns

@@ -14,7 +14,7 @@ from raysim.fleet.calls import ActorLostError
 from raysim.fleet.process_pool import ProcessPool
 from raysim.fleet.ray_private import START, untold
 from raysim.fleet.ray_runtime import running
-from raysim.simulation.options import RunOptions, with_workplace
+from raysim.simulation.options import RunOptions
 from raysim.studies.file import Study
 from raysim.studies.trial import Ending, Trial, attempt
 
@@ -120,7 +120,7 @@ def runner_for(study: Study, folder: Path, options: RunOptions, notice: Callable
         InputError: the options do not go together.
     """
     for dataset in study.datasets:
-        with_workplace(dataset.experiment, options)
+        options.placed(dataset.experiment)
     tables = [dataset.experiment.fleet for dataset in study.datasets]
     if options.inline:
         return InTurn(folder, options)

@@ -67,7 +67,7 @@ def study(
     plan, folder = _opened(config, out, changes)
     board = watcher or Board()
     runner = runner_for(
-        plan, folder / "trials", RunOptions(actors, inline, address, board, stop or Stop()), board.notice
+        plan, folder / "trials", RunOptions(actors, inline, address, watcher=board, stop=stop or Stop()), board.notice
     )
     with _resumable(folder), study_folder(folder), run_log(folder / "run.log", LOG), one_input_error():
         course = _planned(plan, folder, board)

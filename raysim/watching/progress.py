@@ -151,7 +151,7 @@ class LineWatcher(Watcher):
         self._remaining.round(round_number)
         if self._is_due():
             place = f"{self._name} {round_number}/{self._rounds}"
-            elapsed = f"{_clock(monotonic() - self._since)} elapsed"
+            elapsed = f"{_duration(monotonic() - self._since)} elapsed"
             times = ", ".join(filter(None, (elapsed, _left(self._remaining))))
             self._console.print("  ".join(filter(None, (place, _accuracy(metrics), times))), soft_wrap=True)
 
@@ -213,7 +213,7 @@ class RemainingColumn(ProgressColumn):
 def _left(remaining: Remaining) -> str:
     """Return the estimated time left for a reader; "" without an estimate."""
     seconds = remaining.seconds()
-    return "" if seconds is None else f"about {_clock(seconds)} left"
+    return "" if seconds is None else f"about {_duration(seconds)} left"
 
 
 def _accuracy(metrics: dict[str, float]) -> str:
@@ -222,7 +222,7 @@ def _accuracy(metrics: dict[str, float]) -> str:
     return shown.replace("_", " ")
 
 
-def _clock(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     """Return a duration as 0:07, 12:34 or 1:02:03."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

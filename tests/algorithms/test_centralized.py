@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from algorithms import Compute, InputError, Local, Mix, Purpose, Sample, centralized, fedavg, generator
+from algorithms import Compute, InputError, Local, Mix, Participation, Purpose, centralized, fedavg, generator
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import clients, perceptron
 from tests.kit.rounds import SIZES, run, same, simulate
@@ -31,7 +31,7 @@ def test_it_is_a_plain_loop_on_the_union_in_float64(
     local, data = LOCALS[name], clients(SIZES)
     # A bias before batch norm has no gradient but rounding errors of some 1e-18. Adam divides these by sqrt(v) + 1e-8,
     # which makes steps of up to lr * 1e-17 / 1e-8 = 5e-11 of them, different ones for each processor.
-    algorithm, module = centralized(Sample(), local), perceptron(True, bias=False).double()
+    algorithm, module = centralized(Participation(), local), perceptron(True, bias=False).double()
     fleet = federation(data, module, algorithm.sharing, compute=Compute(execution, precision="fp64"))
     state = simulate(algorithm, fleet, module, rounds=3)
     module = perceptron(True, bias=False).double()
@@ -62,13 +62,13 @@ def test_it_is_a_plain_loop_on_the_union_in_float64(
 
 def test_with_one_client_it_is_fedavg_with_maintained_momentum(federation: Federation) -> None:
     data, local = clients((23,)), LOCALS["momentum"]
-    ours = run(federation, centralized(Sample(), local), data)
-    assert same(ours.model, run(federation, fedavg(Sample(), local, maintained_momentum="global"), data).model)
-    assert not same(ours.model, run(federation, centralized(Sample(), LOCALS["steps"]), data).model)
+    ours = run(federation, centralized(Participation(), local), data)
+    assert same(ours.model, run(federation, fedavg(Participation(), local, maintained_momentum="global"), data).model)
+    assert not same(ours.model, run(federation, centralized(Participation(), LOCALS["steps"]), data).model)
 
 
 def test_a_round_is_one_update_of_nobody_and_sends_nothing(federation: Federation) -> None:
-    report = run(federation, centralized(Sample(fraction=1.0), LOCALS["steps"]), clients(SIZES), rounds=2).report
+    report = run(federation, centralized(Participation(fraction=1.0), LOCALS["steps"]), clients(SIZES), rounds=2).report
     assert report is not None and (report.bytes_up, report.bytes_down, report.exchanges) == (0, 0, 0)
     rows = report.updates
     assert (rows.clients, rows.report["samples"], rows.report["steps"]) == (-1, sum(SIZES), 3)
@@ -77,9 +77,12 @@ def test_a_round_is_one_update_of_nobody_and_sends_nothing(federation: Federatio
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: centralized(Sample(cohort=3), Local()), "algorithm.cohort = 3: must be left out for united data"),
-        (lambda: centralized(Sample(fraction=0.5), Local()), "algorithm.fraction = 0.5: must be 1"),
-        (lambda: centralized(Sample(), Local(), Mix(0.5)), "server.rule = Mix"),
+        (
+            lambda: centralized(Participation(cohort=3), Local()),
+            "algorithm.cohort = 3: must be left out for united data",
+        ),
+        (lambda: centralized(Participation(fraction=0.5), Local()), "algorithm.fraction = 0.5: must be 1"),
+        (lambda: centralized(Participation(), Local(), Mix(0.5)), "server.rule = Mix"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Callable[[], object], message: str) -> None:

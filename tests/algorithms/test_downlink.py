@@ -13,10 +13,10 @@ from algorithms import (
     InputError,
     Local,
     Noise,
+    Participation,
     PowerOfChoice,
     Quantise,
     RandomK,
-    Sample,
     Sign,
     State,
     TopK,
@@ -35,13 +35,13 @@ from tests.kit.rounds import same
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4)
-SAMPLE = Sample(fraction=0.7)
+SOME = Participation(fraction=0.7)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedadam", "fedbn", "fixbn", "scaffold", "ditto", "feddyn"])
 @pytest.mark.parametrize("chain", [(), (TopK(1.0),), (RandomK(1.0),)])
 def test_identities_to_the_byte(name: str, chain: tuple, federation: Federation) -> None:
-    model, algorithm = "cnn with batch norm", named(name, SAMPLE, LOCAL)
+    model, algorithm = "cnn with batch norm", named(name, SOME, LOCAL)
     plain, _ = simulate(federation, algorithm, model, "sequential", "fp32", 3)
     sent, _ = simulate(federation, algorithm.having(Downlink(chain)), model, "sequential", "fp32", 3)
     assert same(plain.model, sent.model) and same(plain.average, sent.average)
@@ -51,7 +51,7 @@ def test_identities_to_the_byte(name: str, chain: tuple, federation: Federation)
 def test_reference_of_top_k(name: str, federation: Federation) -> None:
     """Each broadcast is the largest part of the server's step and of what it still owes; nothing is lost."""
     compute = Compute("sequential", "fp64")
-    plain = named(name, SAMPLE, LOCAL).computed(compute)
+    plain = named(name, SOME, LOCAL).computed(compute)
     algorithm = plain.having(Downlink((TopK(0.2),)))
     fleet = federation(clients(SIZES), made("mlp", True), algorithm.sharing, 3, compute)
     state = begin(made("mlp", True), fleet, 1, 4)
@@ -70,7 +70,7 @@ def test_reference_of_top_k(name: str, federation: Federation) -> None:
 
 
 def test_statistics_and_counters_are_sent_whole(federation: Federation) -> None:
-    algorithm = fedavg(SAMPLE, LOCAL)
+    algorithm = fedavg(SOME, LOCAL)
     model = "cnn with batch norm"
     plain, fleet = simulate(federation, algorithm, model, "sequential", "fp64", 1)
     sent, _ = simulate(federation, algorithm.having(Downlink((Sign(),))), model, "sequential", "fp64", 1)
@@ -80,7 +80,7 @@ def test_statistics_and_counters_are_sent_whole(federation: Federation) -> None:
 
 
 def test_draws_are_keyed_by_the_round(federation: Federation) -> None:
-    algorithm = fedavg(Sample(), replace(LOCAL, lr=1e-30)).having(Downlink((RandomK(0.5, scale=False),)))
+    algorithm = fedavg(Participation(), replace(LOCAL, lr=1e-30)).having(Downlink((RandomK(0.5, scale=False),)))
     fleet = federation(clients(SIZES), made("mlp", True), algorithm.sharing, 3)
     start = begin(made("mlp", True), fleet, 1, 2)
     moved = start
@@ -100,7 +100,7 @@ def test_draws_are_keyed_by_the_round(federation: Federation) -> None:
 def test_bytes_down_are_those_of_missed_messages(federation: Federation) -> None:
     """A newcomer receives the model; others every message since their last round, or the model if that is shorter."""
     downlink = Downlink((TopK(0.25),))
-    algorithm = fedavg(Sample(cohort=2), LOCAL).having(downlink)
+    algorithm = fedavg(Participation(cohort=2), LOCAL).having(downlink)
     fleet = federation(clients(SIZES), made("mlp", True), algorithm.sharing, 3)
     state = begin(made("mlp", True), fleet, 1, 12)
     whole = fleet.layouts.shared.nbytes
@@ -122,7 +122,7 @@ def test_bytes_down_are_those_of_missed_messages(federation: Federation) -> None
 
 
 def test_both_ways_compressed_train(federation: Federation) -> None:
-    algorithm = fedavg(Sample(), LOCAL).having(Uplink((TopK(0.2),), feedback=True))
+    algorithm = fedavg(Participation(), LOCAL).having(Uplink((TopK(0.2),), feedback=True))
     plain, _ = simulate(federation, algorithm, "mlp", "sequential", "fp64", 3)
     both, _ = simulate(federation, algorithm.having(Downlink((Quantise(64),))), "mlp", "sequential", "fp64", 3)
     assert not same(plain.model, both.model) and np.isfinite(both.model.floats).all()
@@ -133,12 +133,12 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Downlink((Clip(1.0),)), "would keep what the clipping cut off"),
     (lambda: Downlink((RandomK(0.1),)), "set scale = false"),
     (lambda: Downlink((TopK(0.1), TopK(0.1))), "downlink.chain has TopK"),
-    (lambda: radfed(Sample(), LOCAL, aggregate_every=2).having(Downlink((Sign(),))), "aggregate_every = 2"),
-    (lambda: fedasync(Sample(), LOCAL).having(Downlink((Sign(),))), "rounds of its own"),
-    (lambda: ALGORITHMS["fedtan"](Sample(), LOCAL).having(Downlink((Sign(),))), "rounds of its own"),
-    (lambda: ALGORITHMS["centralized"](Sample(), LOCAL).having(Downlink((Sign(),))), "rounds of its own"),
-    (lambda: ALGORITHMS["singleset"](Sample(), LOCAL).having(Downlink((Sign(),))), "no weights are sent"),
-    (lambda: fedavg(Sample(cohort=2, by=PowerOfChoice(3)), LOCAL).having(Downlink((Sign(),))), "candidates"),
+    (lambda: radfed(Participation(), LOCAL, aggregate_every=2).having(Downlink((Sign(),))), "aggregate_every = 2"),
+    (lambda: fedasync(Participation(), LOCAL).having(Downlink((Sign(),))), "rounds of its own"),
+    (lambda: ALGORITHMS["fedtan"](Participation(), LOCAL).having(Downlink((Sign(),))), "rounds of its own"),
+    (lambda: ALGORITHMS["centralized"](Participation(), LOCAL).having(Downlink((Sign(),))), "rounds of its own"),
+    (lambda: ALGORITHMS["singleset"](Participation(), LOCAL).having(Downlink((Sign(),))), "no weights are sent"),
+    (lambda: fedavg(Participation(cohort=2, by=PowerOfChoice(3)), LOCAL).having(Downlink((Sign(),))), "candidates"),
 ]
 
 

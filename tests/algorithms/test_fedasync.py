@@ -1,4 +1,4 @@
-"""FedAsync: both delays against plain references, its identities, and the virtual clock."""
+"""FedAsync: both delays against plain references, its identities, and its virtual time."""
 
 import pickle
 from collections import Counter
@@ -27,9 +27,9 @@ from algorithms import (
     Local,
     Mix,
     Packed,
+    Participation,
     Polynomial,
     Purpose,
-    Sample,
     Samples,
     Sharing,
     State,
@@ -46,7 +46,7 @@ from algorithms import (
 )
 from algorithms.core.rows import UpdateRows
 from algorithms.fedprox import with_proximal
-from algorithms.parts.arrivals import Clock, Delay, Dispatcher, Flight, Timeline
+from algorithms.parts.arrivals import Delay, Dispatcher, EventQueue, Flight, Timeline
 from algorithms.rounds.asynchronous import AsyncProgress
 from raysim.fleet.inline import InlineFleet
 from tests.kit.arrivals import LOCAL, Federation, simulate
@@ -56,7 +56,7 @@ from tests.kit.reference import update
 from tests.kit.rounds import same, train
 
 SIZES = (11, 4, 1, 23, 0, 8)
-HALF = Sample(fraction=0.5)
+HALF = Participation(fraction=0.5)
 DEVICES = DrawnDevices(compute=20, spread=1.0, down=1e4, up=1e3, latency=0.1)
 
 
@@ -165,13 +165,13 @@ def test_with_drawn_staleness_it_matches_a_list_of_versions(
     data = clients(SIZES)
     state, fleet, _ = simulate(federation, composed(how, max_staleness=most), data, 5, devices=DEVICES)
     close(state, as_drawn(data, 5, 3, most, **how), fleet)
-    assert state.report is not None and not state.report.measures  # this clock counts no seconds
+    assert state.report is not None and not state.report.measures  # this time is not in seconds
 
 
 @pytest.mark.parametrize("delay", [{"concurrency": 1}, {"max_staleness": 0}])
 def test_without_delay_it_is_sequential_training(delay: dict[str, int], federation: Federation) -> None:
     data, local = clients((11, 4, 9, 23)), replace(LOCAL, lr_decay=1.0)
-    algorithm = fedasync(Sample(), local, WeightedMix(1.0), proximal=0, **delay)  # type: ignore[arg-type]
+    algorithm = fedasync(Participation(), local, WeightedMix(1.0), proximal=0, **delay)  # type: ignore[arg-type]
     fleet = federation(data, perceptron())
     state, updated = begin(perceptron(), fleet, 0), []
     for _ in range(3):
@@ -207,11 +207,11 @@ def test_what_is_under_way_survives_a_copy(delay: dict[str, int], federation: Fe
 
 
 def test_what_is_kept_between_rounds(federation: Federation) -> None:
-    algorithm = replace(composed(HOW[0], concurrency=3), schedule=Arrivals(Sample(cohort=1), Concurrent(3)))
+    algorithm = replace(composed(HOW[0], concurrency=3), schedule=Arrivals(Participation(cohort=1), Concurrent(3)))
     _, _, states = simulate(federation, algorithm, clients((8, 8, 8, 8, 8)), 4)
     personal = [AsyncProgress(**state.of("arrivals")) for state in states[1:]]
     # Equal devices and sizes: who was sent first arrives first. Three are computed side by side; each arrival sends
-    # another, whose version is stored until the clock comes to it.
+    # another, whose version is stored until its time comes.
     assert [sorted(own.computed) for own in personal] == [[2, 3], [3], [], [5, 6]]
     assert [sorted(own.versions) for own in personal] == [[1], [1, 2], [1, 2, 3], [4]]
     assert [[flight.number for flight in own.timeline.flights] for own in personal] == [
@@ -245,7 +245,7 @@ def test_clients_without_samples_change_nothing(federation: Federation) -> None:
 
 
 def test_counters_are_the_largest(federation: Federation) -> None:
-    algorithm = fedasync(Sample(), Local(batch_size=4), max_staleness=3)
+    algorithm = fedasync(Participation(), Local(batch_size=4), max_staleness=3)
     state, _, states = simulate(federation, algorithm, clients((8, 40)), 6)
     counted = [int(each.model.integers[0]) for each in states]
     assert counted == sorted(counted) and counted[-1] > 0
@@ -290,19 +290,19 @@ def test_the_weighted_mix_by_hand() -> None:
         WeightedMix(0.5)(model, mean, 3.0, {}, layout)
 
 
-# The virtual clock.
+# Virtual time.
 
 
 def timelines(delay: Delay, clients: int, cohort: int, arrivals: int) -> list[Timeline]:
-    """The clock after each arrival; the update of client k takes k + 1 seconds."""
+    """The timeline after each arrival; the update of client k takes k + 1 seconds."""
     dispatcher = Dispatcher(0, np.arange(clients), cohort, lambda client: client + 1.0)
-    clock = Clock(Timeline(), delay, dispatcher)
-    clock.depart()
-    found = [clock.timeline]
+    events = EventQueue(Timeline(), delay, dispatcher)
+    events.depart()
+    found = [events.timeline]
     for _ in range(arrivals):
-        clock.next()
-        clock.depart()
-        found.append(clock.timeline)
+        events.next()
+        events.depart()
+        found.append(events.timeline)
     return found
 
 
@@ -325,13 +325,13 @@ def test_so_many_are_always_under_way() -> None:
 
 
 def test_among_equal_devices_the_order_is_that_of_the_dispatches() -> None:
-    clock = Clock(Timeline(), Concurrent(), Dispatcher(0, np.arange(9), 4, lambda client: 1.0))
-    clock.depart()
+    events = EventQueue(Timeline(), Concurrent(), Dispatcher(0, np.arange(9), 4, lambda client: 1.0))
+    events.depart()
     numbers = []
     for version in range(20):
-        flight = clock.next()
+        flight = events.next()
         numbers.append((flight.number, version - flight.base))
-        clock.depart()
+        events.depart()
     assert numbers == [(i + 1, min(i, 3)) for i in range(20)]
 
 
@@ -373,7 +373,7 @@ def test_the_staleness_that_matches_a_cohort() -> None:
 
 def test_the_staleness_of_radfed_s_comparison() -> None:
     reported = (18, 19, 18, 28, 31)  # for MNIST, Cifar10, Covertype, Shakespeare, eICU
-    tenth = Sample(fraction=0.1)
+    tenth = Participation(fraction=0.1)
     of_all = [matching(tenth.size(clients)) for clients in (100, 100, 100, 143, 164)]
     assert of_all == [18, 18, 18, 26, 30]
     assert all(0 <= theirs - ours <= 2 for theirs, ours in zip(reported, of_all, strict=True))
@@ -409,8 +409,8 @@ PERSONAL = Sharing(statistics="personal")
         (lambda: fedasync(HALF, LOCAL, proximal=-1.0), "algorithm.proximal = -1.0"),
         (lambda: fedasync(HALF, LOCAL, proximal=np.inf), "algorithm.proximal = inf"),
         (lambda: matching(0.5), "must be a number >= 1"),
-        (lambda: Arrivals(Sample(), Concurrent(7)).size(6), "algorithm.concurrency = 7: must be at most 6"),
-        (lambda: Arrivals(Sample(cohort=7)).size(6), "algorithm.cohort = 7"),
+        (lambda: Arrivals(Participation(), Concurrent(7)).size(6), "algorithm.concurrency = 7: must be at most 6"),
+        (lambda: Arrivals(Participation(cohort=7)).size(6), "algorithm.cohort = 7"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Callable[[], object], message: str) -> None:

@@ -7,25 +7,25 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms import Assign, InputError, Local, Momentum, Sample, fedavg, fedavgm
+from algorithms import Assign, InputError, Local, Momentum, Participation, fedavg, fedavgm
 from algorithms.parts.weighting import WeightingName
 from raysim.fleet.inline import InlineFleet
 from tests.kit.reference import DATA, agree, drawn, engine, mean, module, sgd, train
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4)
-SAMPLE = Sample(fraction=0.5)
+SOME = Participation(fraction=0.5)
 
 
 @pytest.mark.parametrize("weighting", ["samples", "equal"])
 def test_fedavgm_matches_its_paper(federation: Federation, weighting: WeightingName) -> None:
     server = Momentum(lr=0.7, beta=0.8)
-    state, fleet = engine(federation, fedavgm(SAMPLE, LOCAL, server, weighting=weighting), rounds=5)
+    state, fleet = engine(federation, fedavgm(SOME, LOCAL, server, weighting=weighting), rounds=5)
     x = module()
     v = {name: torch.zeros_like(p) for name, p in x.named_parameters()}
     for number in range(1, 6):
         models, shares = [], []
-        for client in SAMPLE.draw(np.arange(6), 0, number):
+        for client in SOME.draw(np.arange(6), 0, number):
             models.append(deepcopy(x))
             shares.append(len(DATA[client][1]) if weighting == "samples" else 1.0)
             train(models[-1], DATA[client], drawn(LOCAL, DATA[client], number, int(client)), sgd(LOCAL.lr))
@@ -37,15 +37,15 @@ def test_fedavgm_matches_its_paper(federation: Federation, weighting: WeightingN
 
 
 def test_without_momentum_it_is_fedavg(federation: Federation) -> None:
-    without, _ = engine(federation, fedavgm(SAMPLE, LOCAL, Momentum(lr=1.0, beta=0.0)), rounds=4)
-    plain, _ = engine(federation, fedavg(SAMPLE, LOCAL), rounds=4)
+    without, _ = engine(federation, fedavgm(SOME, LOCAL, Momentum(lr=1.0, beta=0.0)), rounds=4)
+    plain, _ = engine(federation, fedavg(SOME, LOCAL), rounds=4)
     np.testing.assert_allclose(without.model.floats, plain.model.floats, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: fedavgm(SAMPLE, LOCAL, Assign()), "server.rule = Assign.*: must be 'momentum' for fedavgm"),
+        (lambda: fedavgm(SOME, LOCAL, Assign()), "server.rule = Assign.*: must be 'momentum' for fedavgm"),
         (lambda: Momentum(lr=0), "server.lr = 0: must be a number > 0"),
         (lambda: Momentum(beta=1.0), r"server.beta = 1.0: must be in \[0, 1\)"),
     ],

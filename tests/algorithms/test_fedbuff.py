@@ -17,8 +17,8 @@ from algorithms import (
     DeviceTable,
     InputError,
     Packed,
+    Participation,
     Purpose,
-    Sample,
     WeightedMix,
     fedasync,
     fedbuff,
@@ -28,7 +28,7 @@ from algorithms import (
 from algorithms.core.layout import Layout
 from algorithms.parts.reporting import Reporting
 from algorithms.rounds import asynchronous
-from algorithms.rounds.clock import check_clock
+from algorithms.rounds.timed import check_virtual_time
 from raysim.fleet.inline import InlineFleet
 from tests.kit.arrivals import LOCAL, simulate, table
 from tests.kit.federation import Samples as Data
@@ -38,7 +38,7 @@ from tests.kit.rounds import same
 
 Federation = Callable[..., InlineFleet]
 SIZES = (11, 4, 1, 23, 0, 8)
-HALF = Sample(fraction=0.5)
+HALF = Participation(fraction=0.5)
 SPEEDS = [8.0, 4.0, 3.0, 5.0, 6.0, 4.0]
 DAY = [[(0.0, 5.0)], [(1.0, 4.0)], [(0.0, 2.0), (3.0, 6.0)], [(0.5, 6.0)], [(2.0, 3.0)], [(0.0, 1.0), (4.0, 5.5)]]
 
@@ -186,7 +186,7 @@ def test_properties_of_drawn_traces(seed: int, federation: Federation) -> None:
         times = np.sort(rng.choice(20, 4, replace=False)).astype(float).tolist()
         intervals.append(list(zip(times[::2], times[1::2], strict=True)))
     devices = table(rng.uniform(5, 30, 8).tolist(), intervals, 20.0)
-    algorithm = fedbuff(Sample(cohort=3), LOCAL, buffer=2, concurrency=3)
+    algorithm = fedbuff(Participation(cohort=3), LOCAL, buffer=2, concurrency=3)
     _, _, states = simulate(federation, algorithm, clients(rng.integers(1, 20, 8).tolist()), 10, devices=devices)
     sent = lost = arrived = 0
     for before, after in pairwise(states):
@@ -212,7 +212,7 @@ def test_what_contradicts_arrivals() -> None:
     with pytest.raises(InputError, match=r"algorithm\.deadline = 2\.0 with asynchronous arrivals"):
         fedbuff(replace(HALF, reporting=Reporting(deadline=2.0)), LOCAL)
     with pytest.raises(InputError, match=r"algorithm\.max_staleness"):
-        check_clock(fedasync(HALF, LOCAL, max_staleness=2), table([1.0], [[(0.0, 1.0)]]))
+        check_virtual_time(fedasync(HALF, LOCAL, max_staleness=2), table([1.0], [[(0.0, 1.0)]]))
 
 
 class Reads:

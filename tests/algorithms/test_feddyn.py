@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms import Assign, InputError, Local, Mix, Sample, State, feddyn
+from algorithms import Assign, InputError, Local, Mix, Participation, State, feddyn
 from raysim.fleet.inline import InlineFleet
 from tests.kit.reference import DATA, Values, agree, drawn, engine, mean, module, sgd, train
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2)
-SAMPLE = Sample(fraction=0.5)
+SOME = Participation(fraction=0.5)
 
 
 def duals(state: State, fleet: InlineFleet, client: int) -> Values:
@@ -28,13 +28,13 @@ def duals(state: State, fleet: InlineFleet, client: int) -> Values:
 @pytest.mark.parametrize("local", [LOCAL, replace(LOCAL, momentum=0.5, weight_decay=0.01)])
 def test_feddyn_matches_algorithm_1(federation: Federation, local: Local) -> None:
     alpha = 0.2
-    state, fleet = engine(federation, feddyn(SAMPLE, local, alpha=alpha), rounds=6)
+    state, fleet = engine(federation, feddyn(SOME, local, alpha=alpha), rounds=6)
     x = module()
     zero = {name: torch.zeros_like(p) for name, p in x.named_parameters()}
     h, own = dict(zero), [dict(zero) for _ in DATA]
     for number in range(1, 7):
         models, then = [], dict(x.named_parameters())
-        for client in SAMPLE.draw(np.arange(6), 0, number):
+        for client in SOME.draw(np.arange(6), 0, number):
             y, u = deepcopy(x), dict(zero)
 
             @torch.no_grad()
@@ -59,7 +59,7 @@ def test_feddyn_matches_algorithm_1(federation: Federation, local: Local) -> Non
 
 def test_the_servers_h_is_the_mean_of_the_clients(federation: Federation) -> None:
     alpha = 0.05
-    state, fleet = engine(federation, feddyn(SAMPLE, LOCAL, alpha=alpha), rounds=5)
+    state, fleet = engine(federation, feddyn(SOME, LOCAL, alpha=alpha), rounds=5)
     own = [duals(state, fleet, client) for client in range(6)]
     for entry, place in fleet.layouts.shared.places():
         if entry.is_parameter:
@@ -68,12 +68,12 @@ def test_the_servers_h_is_the_mean_of_the_clients(federation: Federation) -> Non
 
 
 def test_as_alpha_falls_to_0_it_is_fedavg_that_adds_all_changes_so_far(federation: Federation) -> None:
-    state, fleet = engine(federation, feddyn(SAMPLE, LOCAL, alpha=1e-13), rounds=4)
+    state, fleet = engine(federation, feddyn(SOME, LOCAL, alpha=1e-13), rounds=4)
     x = module()
     v = {name: torch.zeros_like(p) for name, p in x.named_parameters()}
     for number in range(1, 5):
         models = []
-        for client in SAMPLE.draw(np.arange(6), 0, number):
+        for client in SOME.draw(np.arange(6), 0, number):
             models.append(deepcopy(x))
             train(models[-1], DATA[client], drawn(LOCAL, DATA[client], number, int(client)), sgd(LOCAL.lr))
         averaged, then = mean(models, [1.0] * len(models)), x.state_dict()
@@ -91,4 +91,4 @@ def test_as_alpha_falls_to_0_it_is_fedavg_that_adds_all_changes_so_far(federatio
 )
 def test_values_that_make_no_sense_are_refused(alpha: float, server: Assign | Mix, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        feddyn(SAMPLE, LOCAL, server, alpha=alpha)
+        feddyn(SOME, LOCAL, server, alpha=alpha)

@@ -8,7 +8,7 @@ from math import ceil
 import numpy as np
 import pytest
 
-from algorithms import InputError, Local, Purpose, Sample, begin, fedbn, fedmmb, fedsmb, generator, next_round
+from algorithms import InputError, Local, Participation, Purpose, begin, fedbn, fedmmb, fedsmb, generator, next_round
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import clients, perceptron
 from tests.kit.reference import DATA, agree, engine, mean, module, sgd, train
@@ -20,8 +20,8 @@ LOCAL = Local(lr=0.1, batch_size=4)
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_fedmmb_matches_its_algorithm(federation: Federation, count: int) -> None:
-    sample = Sample(fraction=0.5)
-    state, fleet = engine(federation, fedmmb(sample, LOCAL, batches=count), rounds=9)
+    participation = Participation(fraction=0.5)
+    state, fleet = engine(federation, fedmmb(participation, LOCAL, batches=count), rounds=9)
 
     def shuffled(client: int, passes: int) -> list[np.ndarray]:
         order = generator(0, Purpose.BATCHES, passes, client).permutation(len(DATA[client][1]))
@@ -30,7 +30,7 @@ def test_fedmmb_matches_its_algorithm(federation: Federation, count: int) -> Non
     model = module()
     updates, beta = [0] * 6, [shuffled(client, 0) for client in range(6)]
     for number in range(1, 10):
-        cohort = sample.draw(np.arange(6), 0, number)
+        cohort = participation.draw(np.arange(6), 0, number)
         models, used = [deepcopy(model) for _ in cohort], []
         for w, client in zip(models, cohort, strict=True):
             t, i = len(beta[client]), updates[client]
@@ -49,8 +49,8 @@ def test_fedmmb_matches_its_algorithm(federation: Federation, count: int) -> Non
 
 def test_fedsmb_is_fedmmb_with_one_batch(federation: Federation) -> None:
     data = clients((11, 4, 1, 23, 0, 8))
-    one, more = (run(federation, fedmmb(Sample(), LOCAL, batches=count), data, rounds=4) for count in (1, 2))
-    assert same(run(federation, fedsmb(Sample(), LOCAL), data, rounds=4).model, one.model)
+    one, more = (run(federation, fedmmb(Participation(), LOCAL, batches=count), data, rounds=4) for count in (1, 2))
+    assert same(run(federation, fedsmb(Participation(), LOCAL), data, rounds=4).model, one.model)
     assert not same(one.model, more.model)
 
 
@@ -71,7 +71,7 @@ def test_a_pass_goes_over_every_sample_once() -> None:
 
 
 def test_a_client_that_was_away_goes_on_where_it_stopped(federation: Federation) -> None:
-    algorithm = fedmmb(Sample(cohort=1), LOCAL, batches=1)
+    algorithm = fedmmb(Participation(cohort=1), LOCAL, batches=1)
     state = run(federation, algorithm, clients((12, 12, 12)), rounds=7, norm=False)
     counters = [state.personal.latest(client, 7) for client in range(3)]
     assert sum(location is not None for location in counters) >= 2
@@ -79,7 +79,7 @@ def test_a_client_that_was_away_goes_on_where_it_stopped(federation: Federation)
 
 
 def test_a_newcomer_begins_its_own_order(federation: Federation) -> None:
-    algorithm = fedbn(Sample(cohort=1), Local(lr=0.1, batch_size=4, batches=1), newcomer="average")
+    algorithm = fedbn(Participation(cohort=1), Local(lr=0.1, batch_size=4, batches=1), newcomer="average")
     fleet = federation(clients((12, 12, 12)), perceptron(True), algorithm.sharing)
     state, made = begin(perceptron(True), fleet, 0), Counter()
     for number in range(1, 10):
@@ -95,7 +95,7 @@ def test_a_newcomer_begins_its_own_order(federation: Federation) -> None:
 
 
 def test_a_batch_that_batch_norm_refuses_is_passed_over_once(federation: Federation) -> None:
-    state = run(federation, fedmmb(Sample(), LOCAL, batches=1), clients((5, 8)), rounds=3)
+    state = run(federation, fedmmb(Participation(), LOCAL, batches=1), clients((5, 8)), rounds=3)
     assert state.report is not None
     # Client 0 has batches of 4 and 1: the second update trains on nothing, the third begins a new pass.
     assert state.report.updates.report["used"].tolist() == [4, 4]
@@ -112,8 +112,8 @@ def test_a_batch_that_batch_norm_refuses_is_passed_over_once(federation: Federat
 )
 def test_lengths_that_contradict_are_refused(local: Local, batches: int | None, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        fedmmb(Sample(), local, batches=batches)
+        fedmmb(Participation(), local, batches=batches)
 
 
 def test_the_length_may_stand_in_local() -> None:
-    assert fedmmb(Sample(), Local(batches=3)) == fedmmb(Sample(), Local(), batches=3)
+    assert fedmmb(Participation(), Local(batches=3)) == fedmmb(Participation(), Local(), batches=3)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms import Assign, InputError, Local, Mix, Sample, WeightedMix, fedavg, fednova
+from algorithms import Assign, InputError, Local, Mix, Participation, WeightedMix, fedavg, fednova
 from algorithms.fednova import length
 from algorithms.parts.weighting import WeightingName
 from raysim.fleet.inline import InlineFleet
@@ -17,7 +17,7 @@ from tests.kit.reference import DATA, agree, drawn, engine, mean, module, train
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2)
-SAMPLE = Sample(fraction=0.5)
+SOME = Participation(fraction=0.5)
 PLAIN = (0.0, 0.0)
 
 
@@ -55,12 +55,12 @@ def test_fednova_matches_its_paper(
     federation: Federation, momentum: float, proximal: float, weighting: WeightingName
 ) -> None:
     local = replace(LOCAL, momentum=momentum)
-    algorithm = fednova(SAMPLE, local, Mix(0.8), proximal=proximal, weighting=weighting)
+    algorithm = fednova(SOME, local, Mix(0.8), proximal=proximal, weighting=weighting)
     state, fleet = engine(federation, algorithm, rounds=4)
     x = module()
     for number in range(1, 5):
         models, sizes, lengths = [], [], []
-        for client in SAMPLE.draw(np.arange(6), 0, number):
+        for client in SOME.draw(np.arange(6), 0, number):
             y, u = deepcopy(x), {name: torch.zeros_like(p) for name, p in x.named_parameters()}
 
             @torch.no_grad()
@@ -88,8 +88,8 @@ def test_fednova_matches_its_paper(
 @pytest.mark.parametrize("weighting", ["samples", "equal"])
 def test_with_equal_steps_it_is_fedavg(federation: Federation, weighting: WeightingName) -> None:
     local = Local(lr=0.05, batch_size="full", steps=5, momentum=0.5)
-    normalised, _ = engine(federation, fednova(SAMPLE, local, weighting=weighting), rounds=4)
-    plain, _ = engine(federation, fedavg(SAMPLE, local, weighting=weighting), rounds=4)
+    normalised, _ = engine(federation, fednova(SOME, local, weighting=weighting), rounds=4)
+    plain, _ = engine(federation, fedavg(SOME, local, weighting=weighting), rounds=4)
     np.testing.assert_allclose(normalised.model.floats, plain.model.floats, rtol=1e-10, atol=1e-12)
 
 
@@ -105,7 +105,7 @@ def test_with_equal_steps_it_is_fedavg(federation: Federation, weighting: Weight
 )
 def test_equations_that_do_not_hold_are_refused(local: Local, more: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        fednova(SAMPLE, local, **{"server": Assign(), **more})
+        fednova(SOME, local, **{"server": Assign(), **more})
 
 
 def test_a_server_rule_behind_the_step_gets_the_reports(federation: Federation) -> None:
@@ -117,7 +117,7 @@ def test_a_server_rule_behind_the_step_gets_the_reports(federation: Federation) 
             seen.append(updates.column("steps").tolist())
             return mean, {"rounds": memory.get("rounds", np.zeros(1)) + 1}
 
-    own, _ = engine(federation, fednova(SAMPLE, LOCAL, Reads()), rounds=2)
-    plain, _ = engine(federation, fednova(SAMPLE, LOCAL), rounds=2)
+    own, _ = engine(federation, fednova(SOME, LOCAL, Reads()), rounds=2)
+    plain, _ = engine(federation, fednova(SOME, LOCAL), rounds=2)
     assert len(seen) == 2 and all(len(steps) == 3 for steps in seen) and own.of("server")["rounds"] == [2]
     np.testing.assert_array_equal(own.model.floats, plain.model.floats)

@@ -20,7 +20,7 @@ from algorithms import (
     Local,
     Mix,
     Packed,
-    Sample,
+    Participation,
     State,
     Yogi,
     fedadagrad,
@@ -41,7 +41,7 @@ from tests.kit.reference import update
 from tests.kit.rounds import SIZES, run, same, simulate
 
 Federation = Callable[..., InlineFleet]
-HALF = Sample(fraction=0.5)
+HALF = Participation(fraction=0.5)
 LOCAL = Local(lr=0.1, batch_size=4)
 FP64 = Compute("sequential", precision="fp64")
 SECOND = {
@@ -188,7 +188,7 @@ def test_silobn_keeps_the_statistics_alone(federation: Federation) -> None:
 @pytest.mark.parametrize("norm", [True, False])
 def test_each_client_of_singleset_is_alone(federation: Federation, norm: bool) -> None:
     data = clients((8, 12, 6))
-    algorithm = singleset(Sample(), LOCAL)
+    algorithm = singleset(Participation(), LOCAL)
     module = perceptron(norm).double()
     fleet = federation(data, module, algorithm.sharing, compute=FP64)
     state = simulate(algorithm, fleet, module, rounds=3)

@@ -16,8 +16,8 @@ from algorithms import (
     Layout,
     Local,
     Packed,
+    Participation,
     Purpose,
-    Sample,
     State,
     begin,
     centralized,
@@ -31,7 +31,7 @@ from tests.kit.federation import Samples, clients, perceptron
 from tests.kit.rounds import SIZES, simulate
 
 Federation = Callable[..., InlineFleet]
-HALF = Sample(fraction=0.5)
+HALF = Participation(fraction=0.5)
 LOCAL = Local(lr=0.1, batch_size=4)
 FP64 = Compute("sequential", precision="fp64")
 
@@ -61,7 +61,7 @@ def test_one_step_of_equal_batches_is_central_training(make: Callable[[], nn.Mod
     data, local = clients((7, 7, 7)), Local(lr=0.3, steps=1, batch_size="full", weight_decay=0.01)
     states: list[State] = []
     for function in (fedtan, centralized):
-        algorithm = function(Sample(), local)
+        algorithm = function(Participation(), local)
         states.append(simulate(algorithm, federation(data, make(), algorithm.sharing, compute=FP64), make(), rounds=4))
     equal(states[0].model, states[1].model)
 
@@ -155,7 +155,7 @@ def test_it_matches_its_paper_in_float64(federation: Federation) -> None:
 
 @pytest.mark.parametrize("block", [1, 3])
 def test_blocks_do_not_change_what_clients_have_in_common(block: int, federation: Federation) -> None:
-    data, algorithm = clients((9, 5, 14)), fedtan(Sample(), LOCAL)
+    data, algorithm = clients((9, 5, 14)), fedtan(Participation(), LOCAL)
     states = [
         simulate(algorithm, federation(data, deep(), algorithm.sharing, size, FP64), deep(), rounds=2)
         for size in (block, 2)
@@ -164,7 +164,7 @@ def test_blocks_do_not_change_what_clients_have_in_common(block: int, federation
 
 
 def test_the_exchanges_and_their_bytes(federation: Federation) -> None:
-    algorithm = fedtan(Sample(), LOCAL)
+    algorithm = fedtan(Participation(), LOCAL)
     fleet = federation(clients((9, 5, 0)), deep(), algorithm.sharing, compute=FP64)
     report = next_round(begin(deep(), fleet, 0), algorithm, fleet).report
     assert report is not None and report.exchanges == 3 * 2 + 1
@@ -176,7 +176,7 @@ def test_the_exchanges_and_their_bytes(federation: Federation) -> None:
 def test_who_is_left_out_afterwards_has_exchanged_all_the_same(federation: Federation) -> None:
     reports = []
     for factor in (1.0, torch.nan):
-        algorithm = fedtan(Sample(), replace(LOCAL, nonfinite="leave-out"))
+        algorithm = fedtan(Participation(), replace(LOCAL, nonfinite="leave-out"))
         fleet = federation([(x * factor, y) for x, y in clients((9, 5))], deep(), algorithm.sharing, compute=FP64)
         reports.append(next_round(begin(deep(), fleet, 0), algorithm, fleet).report)
     whole, broken = reports
@@ -186,7 +186,7 @@ def test_who_is_left_out_afterwards_has_exchanged_all_the_same(federation: Feder
 
 def test_the_loss_is_that_of_all_batches(federation: Federation) -> None:
     data = clients((10,))
-    algorithm = fedtan(Sample(), LOCAL)
+    algorithm = fedtan(Participation(), LOCAL)
     fleet = federation(data, deep(), algorithm.sharing, compute=FP64)
     report = next_round(begin(deep(), fleet, 0), algorithm, fleet).report
     assert report is not None
@@ -203,14 +203,14 @@ def test_the_loss_is_that_of_all_batches(federation: Federation) -> None:
 
 
 def test_nobody_has_samples(federation: Federation) -> None:
-    algorithm = fedtan(Sample(), LOCAL)
+    algorithm = fedtan(Participation(), LOCAL)
     fleet = federation(clients((0, 1)), deep(), algorithm.sharing, compute=FP64)
     state = simulate(algorithm, fleet, deep(), rounds=2)
     equal(state.model, fleet.layouts.shared.pack(deep().state_dict()))
 
 
 def test_a_model_without_batch_norm_or_with_dropout_is_refused(federation: Federation) -> None:
-    algorithm = fedtan(Sample(), LOCAL)
+    algorithm = fedtan(Participation(), LOCAL)
     with pytest.raises(InputError, match="the model has no batch-norm layer"):
         algorithm.divide(Layout.of(perceptron()))
     dropping = nn.Sequential(perceptron(True), nn.Dropout(0.5))
@@ -233,4 +233,4 @@ def test_a_model_without_batch_norm_or_with_dropout_is_refused(federation: Feder
 )
 def test_what_makes_no_sense_is_refused(local: Local, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        fedtan(Sample(), local)
+        fedtan(Participation(), local)

@@ -18,7 +18,7 @@ from algorithms import (
     Layout,
     Local,
     Momentum,
-    Sample,
+    Participation,
     Server,
     SteadyStatistics,
     Yogi,
@@ -33,7 +33,7 @@ from tests.kit.reference import DATA, FP64, Values, agree, drawn, engine, mean, 
 from tests.kit.rounds import SIZES, run, same
 
 Federation = Callable[..., InlineFleet]
-HALF = Sample(fraction=0.5)
+HALF = Participation(fraction=0.5)
 LOCAL = Local(lr=0.1, batch_size=4)
 MOMENTUM = replace(LOCAL, lr=0.02, momentum=0.9)
 
@@ -141,11 +141,11 @@ def test_without_batch_norm_there_is_nothing_to_fix() -> None:
 def test_the_window_fixes_when_statistics_change_evenly(federation: Federation) -> None:
     data = clients(SIZES)
     found = [
-        run(federation, fixbn(Sample(), LOCAL, fix_after="window", width=2, tau=tau), data, rounds=5)
+        run(federation, fixbn(Participation(), LOCAL, fix_after="window", width=2, tau=tau), data, rounds=5)
         for tau in (1e-12, 1e9)
     ]
     assert [state.phase for state in found] == [0, 1]
-    at_two = run(federation, fixbn(Sample(), LOCAL, fix_after=2), data, rounds=5)
+    at_two = run(federation, fixbn(Participation(), LOCAL, fix_after=2), data, rounds=5)
     assert same(found[1].model, at_two.model)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import raysim
-from algorithms import InputError, Local, Mix, Momentum, Sample, Server, fedavg, ifca
+from algorithms import InputError, Local, Mix, Momentum, Participation, Server, fedavg, ifca
 from algorithms.core.keys import Purpose, generator
 from raysim.fleet.inline import InlineFleet
 from tests.kit.reference import DATA, drawn, engine, mean, module, sgd, train
@@ -19,7 +19,7 @@ from tests.kit.runs import quick_run
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2)
-SAMPLE = Sample(fraction=0.5)
+PARTICIPATION = Participation(fraction=0.5)
 
 
 def begun(count: int) -> list[torch.nn.Module]:
@@ -42,12 +42,12 @@ def loss(model: torch.nn.Module, client: int) -> float:
 @pytest.mark.parametrize("server", [Mix(0.8), Momentum(beta=0.9)])
 @pytest.mark.parametrize("count", [2, 3])
 def test_ifca_matches_its_paper(federation: Federation, server: Server, count: int) -> None:
-    state, fleet = engine(federation, ifca(SAMPLE, LOCAL, server, clusters=count), rounds=6)
+    state, fleet = engine(federation, ifca(PARTICIPATION, LOCAL, server, clusters=count), rounds=6)
     models, speeds = begun(count), [dict[str, torch.Tensor]() for _ in range(count)]
     last = np.full(6, -1)
     for number in range(1, 7):
         members: dict[int, list[int]] = {}
-        for client in SAMPLE.draw(np.arange(6), 0, number).tolist():
+        for client in PARTICIPATION.draw(np.arange(6), 0, number).tolist():
             last[client] = int(np.argmin([loss(model, client) for model in models]))
             members.setdefault(last[client], []).append(client)
         for chosen, clients in members.items():
@@ -72,7 +72,7 @@ def test_ifca_matches_its_paper(federation: Federation, server: Server, count: i
 
 
 def test_a_model_that_nobody_chooses_stays(federation: Federation) -> None:
-    state, fleet = engine(federation, ifca(Sample(cohort=1), LOCAL, clusters=3), rounds=1)
+    state, fleet = engine(federation, ifca(Participation(cohort=1), LOCAL, clusters=3), rounds=1)
     (chosen,) = set(state.of("clusters")["chosen"].tolist()) - {-1}
     for number, (packed, first) in enumerate(zip(state.models, begun(3), strict=True)):
         found = fleet.layouts.shared.unpack(packed)
@@ -81,8 +81,8 @@ def test_a_model_that_nobody_chooses_stays(federation: Federation) -> None:
 
 
 def test_a_client_receives_all_models_and_sends_one(federation: Federation) -> None:
-    plain, _ = engine(federation, fedavg(SAMPLE, LOCAL), rounds=1)
-    state, _ = engine(federation, ifca(SAMPLE, LOCAL, clusters=4), rounds=1)
+    plain, _ = engine(federation, fedavg(PARTICIPATION, LOCAL), rounds=1)
+    state, _ = engine(federation, ifca(PARTICIPATION, LOCAL, clusters=4), rounds=1)
     assert state.report is not None and plain.report is not None
     assert state.report.bytes_down == 4 * plain.report.bytes_down
     assert state.report.bytes_up == plain.report.bytes_up + 8 * len(plain.report.updates)
@@ -91,7 +91,7 @@ def test_a_client_receives_all_models_and_sends_one(federation: Federation) -> N
 @pytest.mark.parametrize("clusters", [1, 0, 2.5])
 def test_one_cluster_is_refused(clusters: Any) -> None:
     with pytest.raises(InputError, match=r"algorithm\.clusters is .*whole number >= 2|algorithm\.clusters = "):
-        ifca(SAMPLE, LOCAL, clusters=clusters)
+        ifca(PARTICIPATION, LOCAL, clusters=clusters)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, linear, normalize
 
-from algorithms import Compute, InputError, Local, Sample, begin, choose, fedavg, moon, next_round
+from algorithms import Compute, InputError, Local, Participation, begin, choose, fedavg, moon, next_round
 from algorithms.training.compute import Execution
 from algorithms.training.own_update import OwnUpdate
 from raysim.fleet.inline import InlineFleet
@@ -19,7 +19,7 @@ from tests.kit.reference import DATA, FP64, agree, drawn, engine, mean, module
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2)
-SAMPLE = Sample(fraction=0.5)
+SOME = Participation(fraction=0.5)
 
 
 def features(model: nn.Sequential, x: torch.Tensor) -> torch.Tensor:
@@ -29,12 +29,12 @@ def features(model: nn.Sequential, x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize(("mu", "temperature"), [(1.0, 0.5), (5.0, 0.2)])
 def test_moon_matches_algorithm_1(federation: Federation, mu: float, temperature: float) -> None:
-    state, fleet = engine(federation, moon(SAMPLE, LOCAL, mu=mu, temperature=temperature), rounds=6)
+    state, fleet = engine(federation, moon(SOME, LOCAL, mu=mu, temperature=temperature), rounds=6)
     x, previous = module(), {}
     contrasted = 0
     for number in range(1, 7):
         models, sizes = [], []
-        for client in SAMPLE.draw(np.arange(6), 0, number).tolist():
+        for client in SOME.draw(np.arange(6), 0, number).tolist():
             y = deepcopy(x)
             inputs, labels = DATA[client][0].double(), DATA[client][1]
             for rows in drawn(LOCAL, DATA[client], number, client):
@@ -73,8 +73,8 @@ def deepcopy_of(model: nn.Sequential) -> nn.Sequential:
 
 
 def test_with_mu_0_it_is_fedavg(federation: Federation) -> None:
-    without, _ = engine(federation, moon(SAMPLE, LOCAL, mu=0.0), rounds=4)
-    plain, _ = engine(federation, fedavg(SAMPLE, LOCAL), rounds=4)
+    without, _ = engine(federation, moon(SOME, LOCAL, mu=0.0), rounds=4)
+    plain, _ = engine(federation, fedavg(SOME, LOCAL), rounds=4)
     np.testing.assert_allclose(without.model.floats, plain.model.floats, rtol=1e-12, atol=1e-14)
 
 
@@ -86,14 +86,14 @@ def test_a_first_update_has_no_contrast_whatever_zero_weights_do(execution: Exec
 
     model = nn.Sequential(Normed(4, 4), *perceptron()).double()
     compute, found = Compute(execution, "fp64"), list[np.ndarray]()
-    for algorithm in (moon(Sample(), LOCAL, mu=5.0), fedavg(Sample(), LOCAL)):
+    for algorithm in (moon(Participation(), LOCAL, mu=5.0), fedavg(Participation(), LOCAL)):
         fleet = federation(DATA, deepcopy(model), algorithm.sharing, compute=compute)
         found.append(next_round(begin(model, fleet, 0), algorithm.computed(compute), fleet).model.floats)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12, atol=1e-14)
 
 
 def test_only_the_shared_model_is_sent(federation: Federation) -> None:
-    algorithm = moon(SAMPLE, LOCAL)
+    algorithm = moon(SOME, LOCAL)
     fleet = federation(DATA, module(), algorithm.sharing, compute=FP64)
     state = next_round(begin(module(), fleet, 0), algorithm.computed(FP64), fleet)
     whole = fleet.layouts.shared.nbytes
@@ -108,7 +108,7 @@ def test_dropout_drops_the_same_units_in_every_execution(execution: str, federat
 
     found = []
     for way in ("sequential", execution):
-        compute, algorithm = Compute(way, "fp64"), moon(Sample(), LOCAL, mu=5.0)  # type: ignore[arg-type]
+        compute, algorithm = Compute(way, "fp64"), moon(Participation(), LOCAL, mu=5.0)  # type: ignore[arg-type]
         fleet = federation(DATA, made(), algorithm.sharing, 3, compute, 3)
         state = begin(made(), fleet, 0)
         for _ in range(3):
@@ -119,7 +119,7 @@ def test_dropout_drops_the_same_units_in_every_execution(execution: str, federat
 
 
 def test_auto_needs_autograd() -> None:
-    local = moon(SAMPLE, LOCAL).local
+    local = moon(SOME, LOCAL).local
     assert choose(local, perceptron(), torch.zeros(4), "cpu", 8).execution == "vectorised"
     with pytest.raises(InputError, match="must be sequential or vectorised"):
         choose(replace(local, compute=Compute("fused")), perceptron(), torch.zeros(4), "cpu", 8)
@@ -150,17 +150,17 @@ class Uncalled(nn.Linear):
 @pytest.mark.parametrize("model", [Alone(), Uncalled()])
 def test_a_model_without_a_head_that_it_calls_is_refused(model: nn.Module) -> None:
     with pytest.raises(InputError, match="does not call its head as a layer"):
-        moon(SAMPLE, LOCAL).check_model(model, torch.zeros(4))
-    moon(SAMPLE, LOCAL).check_model(perceptron(True), torch.zeros(4))
+        moon(SOME, LOCAL).check_model(model, torch.zeros(4))
+    moon(SOME, LOCAL).check_model(perceptron(True), torch.zeros(4))
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: moon(SAMPLE, LOCAL, mu=-1.0), "algorithm.mu = -1.0: must be a number >= 0"),
-        (lambda: moon(SAMPLE, LOCAL, temperature=0.0), "algorithm.temperature = 0.0: must be a number > 0"),
-        (lambda: moon(SAMPLE, Local(compute=Compute(compile=True))), "local.compile = True: must be false for moon"),
-        (lambda: moon(SAMPLE, Local(update=OwnUpdate("mine:train", lambda *_: {}))), "local.update = 'mine:train'"),
+        (lambda: moon(SOME, LOCAL, mu=-1.0), "algorithm.mu = -1.0: must be a number >= 0"),
+        (lambda: moon(SOME, LOCAL, temperature=0.0), "algorithm.temperature = 0.0: must be a number > 0"),
+        (lambda: moon(SOME, Local(compute=Compute(compile=True))), "local.compile = True: must be false for moon"),
+        (lambda: moon(SOME, Local(update=OwnUpdate("mine:train", lambda *_: {}))), "local.update = 'mine:train'"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(make: Callable[[], object], message: str) -> None:

@@ -16,7 +16,7 @@ from algorithms import (
     Layout,
     Local,
     Mix,
-    Sample,
+    Participation,
     Work,
     fedavg,
     fedbabu,
@@ -33,15 +33,15 @@ from tests.kit.rounds import same
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2, momentum=0.5)
-SAMPLE = Sample(fraction=0.5)
+SOME = Participation(fraction=0.5)
 ROUNDS = 4
 HEAD = ("3.weight", "3.bias")
 CASES = {
-    "fedper": (fedper(SAMPLE, LOCAL), 0, HEAD, "samples"),
-    "fedper, two parts": (fedper(SAMPLE, LOCAL, personal=("head", "0")), 0, (*HEAD, "0.weight", "0.bias"), "samples"),
-    "lg-fedavg": (lg_fedavg(SAMPLE, LOCAL), 0, None, "samples"),
-    "fedrep": (fedrep(SAMPLE, LOCAL, head_epochs=3), 3, HEAD, "equal"),
-    "fedbabu": (fedbabu(SAMPLE, LOCAL), 0, HEAD, "samples"),
+    "fedper": (fedper(SOME, LOCAL), 0, HEAD, "samples"),
+    "fedper, two parts": (fedper(SOME, LOCAL, personal=("head", "0")), 0, (*HEAD, "0.weight", "0.bias"), "samples"),
+    "lg-fedavg": (lg_fedavg(SOME, LOCAL), 0, None, "samples"),
+    "fedrep": (fedrep(SOME, LOCAL, head_epochs=3), 3, HEAD, "equal"),
+    "fedbabu": (fedbabu(SOME, LOCAL), 0, HEAD, "samples"),
 }
 
 
@@ -62,7 +62,7 @@ def test_the_method_matches_a_plain_loop(name: str, federation: Federation) -> N
     kept = [n for n in shared.state_dict() if (n not in HEAD if parts is None else n in parts)]
     own: list[Values] = [{n: shared.state_dict()[n].clone() for n in kept} for _ in DATA]
     for number in range(1, ROUNDS + 1):
-        cohort, models = SAMPLE.draw(np.arange(6), 0, number), []
+        cohort, models = SOME.draw(np.arange(6), 0, number), []
         for client in cohort.tolist():
             model = deepcopy(shared)
             model.load_state_dict({**shared.state_dict(), **own[client]})
@@ -93,8 +93,8 @@ def test_the_method_matches_a_plain_loop(name: str, federation: Federation) -> N
 
 def test_fedper_with_nothing_personal_is_fedavg_and_with_everything_singleset(federation: Federation) -> None:
     pairs = [
-        (fedper(SAMPLE, LOCAL, Mix(0.5), personal=()), fedavg(SAMPLE, LOCAL, Mix(0.5))),
-        (fedper(SAMPLE, LOCAL, personal=("head", "body"), weighting="equal"), singleset(SAMPLE, LOCAL)),
+        (fedper(SOME, LOCAL, Mix(0.5), personal=()), fedavg(SOME, LOCAL, Mix(0.5))),
+        (fedper(SOME, LOCAL, personal=("head", "body"), weighting="equal"), singleset(SOME, LOCAL)),
     ]
     for one, other in pairs:
         (a, _), (b, _) = engine(federation, one, ROUNDS), engine(federation, other, ROUNDS)
@@ -102,12 +102,12 @@ def test_fedper_with_nothing_personal_is_fedavg_and_with_everything_singleset(fe
 
 
 def test_clients_may_train_any_model_alone() -> None:
-    layouts = singleset(SAMPLE, LOCAL).divide(Layout.of(perceptron()))
+    layouts = singleset(SOME, LOCAL).divide(Layout.of(perceptron()))
     assert not layouts.shared.entries and len(layouts.personal.entries) == 4
 
 
 def test_fedbabu_never_changes_the_head_and_fedrep_does(federation: Federation) -> None:
-    for algorithm, changes in ((fedbabu(SAMPLE, LOCAL), False), (fedrep(SAMPLE, LOCAL), True)):
+    for algorithm, changes in ((fedbabu(SOME, LOCAL), False), (fedrep(SOME, LOCAL), True)):
         state, fleet = engine(federation, algorithm, 2)
         location = state.personal.latest(next(iter(state.personal.clients(2))), 2)
         assert location is not None
@@ -118,18 +118,18 @@ def test_fedbabu_never_changes_the_head_and_fedrep_does(federation: Federation) 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: fedrep(SAMPLE, Local(steps=3)), "local.steps = 3: must be left out with fedrep"),
+        (lambda: fedrep(SOME, Local(steps=3)), "local.steps = 3: must be left out with fedrep"),
         (
-            lambda: fedrep(SAMPLE, Local(steps="largest", epochs=1)),
+            lambda: fedrep(SOME, Local(steps="largest", epochs=1)),
             "local.steps = 'largest': must be left out with fedrep",
         ),
-        (lambda: fedrep(SAMPLE, Local(batches=2)), "local.batches = 2: must be left out with fedrep"),
-        (lambda: fedrep(SAMPLE, Local(part="head")), "local.part = 'head': must be 'all' for fedrep"),
-        (lambda: fedrep(SAMPLE, LOCAL, head_epochs=0), "algorithm.head_epochs = 0: must be >= 1"),
-        (lambda: fedbabu(SAMPLE, Local(part="head")), "local.part = 'head': must be 'all' for fedbabu"),
-        (lambda: fedbabu(SAMPLE, LOCAL).divide(Layout.of(nn.Linear(4, 3))), "local.part = 'body'"),
-        (lambda: lg_fedavg(SAMPLE, LOCAL).divide(Layout.of(nn.Linear(4, 3))), "in the model, which has no body; set"),
-        (lambda: fedper(SAMPLE, LOCAL).divide(Layout.of(nn.BatchNorm1d(4))), "in the model, which has no head; set"),
+        (lambda: fedrep(SOME, Local(batches=2)), "local.batches = 2: must be left out with fedrep"),
+        (lambda: fedrep(SOME, Local(part="head")), "local.part = 'head': must be 'all' for fedrep"),
+        (lambda: fedrep(SOME, LOCAL, head_epochs=0), "algorithm.head_epochs = 0: must be >= 1"),
+        (lambda: fedbabu(SOME, Local(part="head")), "local.part = 'head': must be 'all' for fedbabu"),
+        (lambda: fedbabu(SOME, LOCAL).divide(Layout.of(nn.Linear(4, 3))), "local.part = 'body'"),
+        (lambda: lg_fedavg(SOME, LOCAL).divide(Layout.of(nn.Linear(4, 3))), "in the model, which has no body; set"),
+        (lambda: fedper(SOME, LOCAL).divide(Layout.of(nn.BatchNorm1d(4))), "in the model, which has no head; set"),
         (lambda: Local(part="tail"), "local.part = 'tail': must be 'all' or 'head' or 'body'"),  # type: ignore[arg-type]
     ],
 )
@@ -143,7 +143,7 @@ def test_a_part_that_is_frozen_cannot_be_personal() -> None:
     module = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     freeze(module, {"0.weight", "0.bias"})
     with pytest.raises(InputError, match=r"algorithm\.personal = '0': must have an entry that trains"):
-        fedper(SAMPLE, LOCAL, personal=("0",)).divide(Layout.of(module))
+        fedper(SOME, LOCAL, personal=("0",)).divide(Layout.of(module))
 
 
 def test_work_is_split_with_its_draws() -> None:

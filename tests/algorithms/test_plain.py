@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms import Algorithm, Local, Sample, fedavg, fedbn, fedprox, silobn, singleset
+from algorithms import Algorithm, Local, Participation, fedavg, fedbn, fedprox, silobn, singleset
 from raysim.fleet.inline import InlineFleet
 from tests.kit.reference import DATA, Values, agree, drawn, engine, mean, module, train
 
 Federation = Callable[..., InlineFleet]
-HALF = Sample(fraction=0.5)
+HALF = Participation(fraction=0.5)
 LOCAL = Local(lr=0.1, batch_size=4, epochs=2)
 AFFINE = ("1.weight", "1.bias")
 STATISTICS = ("1.running_mean", "1.running_var", "1.num_batches_tracked")

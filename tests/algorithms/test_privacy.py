@@ -17,11 +17,11 @@ from algorithms import (
     Layout,
     Local,
     LossAgreement,
+    Participation,
     PowerOfChoice,
     Privacy,
     Purpose,
     Robust,
-    Sample,
     Sharing,
     State,
     Stretched,
@@ -51,7 +51,7 @@ from tests.kit.reference import DATA, FP64, drawn, sgd, train
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4)
-POISSON = Sample(0.4, by="poisson")
+POISSON = Participation(0.4, by="poisson")
 ADAPTIVE = AdaptiveClip(count_noise=2.0, quantile=0.3, rate=0.5)
 
 
@@ -130,9 +130,9 @@ def test_rounds_match_the_papers_algorithm(
 
 def test_without_noise_and_clipping_all_clients_make_federated_averaging(federation: Federation) -> None:
     """To the last bit at rate 1: the sum is FedAvg's, and so is its weight."""
-    whole = Sample(1.0, by="poisson")
+    whole = Participation(1.0, by="poisson")
     for compute in (FP64, Compute("vectorised", "fp32")):
-        plain = simulated(federation, fedavg(Sample(), LOCAL, weighting="equal"), compute=compute)
+        plain = simulated(federation, fedavg(Participation(), LOCAL, weighting="equal"), compute=compute)
         private = simulated(
             federation, fedavg(whole, LOCAL, weighting="equal").having(Privacy(0.0, np.inf)), compute=compute
         )
@@ -140,7 +140,7 @@ def test_without_noise_and_clipping_all_clients_make_federated_averaging(federat
 
 
 def test_an_empty_cohort_has_noise(federation: Federation) -> None:
-    nobody = Sample(1e-9, by="poisson")
+    nobody = Participation(1e-9, by="poisson")
     state = simulated(federation, fedavg(nobody, LOCAL, weighting="equal").having(Privacy(1.0, 1e-9)), rounds=1)
     start = flat(perceptron().double())
     noise = generator(0, Purpose.PRIVACY, 1).standard_normal(len(start)) / 6
@@ -159,7 +159,9 @@ def test_noise_spares_what_nobody_trains(federation: Federation) -> None:
 def test_an_entry_that_nobody_trains_does_not_show_the_size_of_the_cohort(federation: Federation) -> None:
     """Its value is a sum over clients, of whom one run lacks one: the last bits would show it."""
     local, nobody = Local(lr=0.05, batch_size=4, part="head"), tuple(each[:0] for each in DATA[0])
-    algorithm = fedavg(Sample(0.9, by="poisson"), local, weighting="equal").having(Privacy(1.0, 1.0)).computed(FP64)
+    algorithm = (
+        fedavg(Participation(0.9, by="poisson"), local, weighting="equal").having(Privacy(1.0, 1.0)).computed(FP64)
+    )
     bodies = []
     for data in (DATA, [nobody, *DATA[1:]]):
         model = perceptron().double()
@@ -188,12 +190,15 @@ EQUAL = fedavg(POISSON, LOCAL, weighting="equal")
 @pytest.mark.parametrize(
     ("algorithm", "message"),
     [
-        (fedasync(Sample(), LOCAL), "rounds of its own with .privacy."),
-        (fedtan(Sample(), LOCAL), "rounds of its own with .privacy."),
-        (radfed(Sample(0.5), LOCAL), "aggregate_every = 15 with .privacy.: must be 1"),
-        (fedavg(Sample(0.5), LOCAL, weighting="equal"), "sampling = 'uniform' with .privacy.: must be \"poisson\""),
-        (fedavg(Sample(0.5, by="size"), LOCAL, weighting="equal"), "sampling = 'size' with"),
-        (fedavg(Sample(cohort=2, by=PowerOfChoice(3)), LOCAL, weighting="equal"), r"PowerOfChoice.* with"),
+        (fedasync(Participation(), LOCAL), "rounds of its own with .privacy."),
+        (fedtan(Participation(), LOCAL), "rounds of its own with .privacy."),
+        (radfed(Participation(0.5), LOCAL), "aggregate_every = 15 with .privacy.: must be 1"),
+        (
+            fedavg(Participation(0.5), LOCAL, weighting="equal"),
+            "sampling = 'uniform' with .privacy.: must be \"poisson\"",
+        ),
+        (fedavg(Participation(0.5, by="size"), LOCAL, weighting="equal"), "sampling = 'size' with"),
+        (fedavg(Participation(cohort=2, by=PowerOfChoice(3)), LOCAL, weighting="equal"), r"PowerOfChoice.* with"),
         (fedavg(replace(POISSON, active=0.5), LOCAL, weighting="equal"), "active = 0.5 with"),
         (fedavg(POISSON, LOCAL), r"weighting = Samples\(\) with"),
         (fedbs(POISSON, LOCAL), "weighting = .*Loss.* with"),
@@ -221,7 +226,7 @@ def test_what_the_accounting_does_not_cover_is_refused(algorithm: Algorithm, mes
             False,
             "moment",
         ),
-        (scaffold(Sample(0.5), LOCAL), False, "common_control"),
+        (scaffold(Participation(0.5), LOCAL), False, "common_control"),
     ],
 )
 def test_shared_entries_that_are_no_parameters_are_refused(algorithm: Algorithm, norm: bool, entry: str | None) -> None:

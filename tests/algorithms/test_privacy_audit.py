@@ -8,10 +8,10 @@ import pytest
 import torch
 from scipy.stats import beta
 
-from algorithms import AdaptiveClip, Local, Privacy, Rounds, Sample, Uplink, begin, fedavg, next_round
+from algorithms import AdaptiveClip, Local, Participation, Privacy, Rounds, Uplink, begin, fedavg, next_round
 from algorithms.options.stages import Clip
 from raysim.fleet.inline import InlineFleet
-from raysim.measures.accounting import Accountant
+from raysim.measures.epsilon.accounting import Accountant
 from tests.kit.federation import clients, perceptron
 
 Federation = Callable[..., InlineFleet]
@@ -19,7 +19,7 @@ DELTA, CLIP = 1e-3, 0.2
 OTHERS = clients((5, 3, 4), seed=2)
 CANARY = (30 * torch.ones(4, 4), torch.full((4,), 2))
 NOBODY = (torch.empty(0, 4), torch.empty(0, dtype=torch.int64))
-ALGORITHM = fedavg(Sample(1.0, by="poisson"), Local(lr=50.0, batch_size="full"), weighting="equal")
+ALGORITHM = fedavg(Participation(1.0, by="poisson"), Local(lr=50.0, batch_size="full"), weighting="equal")
 
 
 def models(
@@ -85,7 +85,7 @@ def test_the_noise_of_a_round_has_the_size_that_is_accounted(
 ) -> None:
     """Nobody has a sample, so all that moves the model is noise; a factor of 1.1 is seen, and repeated noise."""
     privacy = Privacy(1.0, CLIP, adaptive)
-    algorithm = replace(ALGORITHM, schedule=Rounds(Sample(0.4, by="poisson"))).having(privacy)
+    algorithm = replace(ALGORITHM, schedule=Rounds(Participation(0.4, by="poisson"))).having(privacy)
     fleet = federation([NOBODY] * 10, perceptron(), algorithm.sharing, block=4)
     # Between entries the vector has places without a value.
     used = np.concatenate([np.r_[place] for _, place in fleet.layouts.shared.places()])

@@ -15,9 +15,9 @@ from algorithms import (
     Divergence,
     InputError,
     Local,
+    Participation,
     Purpose,
     Robust,
-    Sample,
     begin,
     fedavg,
     feddyn,
@@ -48,7 +48,7 @@ from tests.kit.rounds import same, simulate
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.1, batch_size=4, epochs=2)
-SAMPLE = Sample(cohort=5)
+SOME = Participation(cohort=5)
 EXACT = replace(LOCAL, compute=FP64)
 RULES: tuple[Aggregate, ...] = (
     Median(),
@@ -133,7 +133,7 @@ def reference(rule: Aggregate, attack: Attack | None, rounds: int) -> dict[str, 
     trains = {name for name, _ in w.named_parameters()}
     where = np.concatenate([np.full(value.numel(), name in trains) for name, value in named_values.items()])
     for r in range(1, rounds + 1):
-        cohort = SAMPLE.draw(ids, 0, r).tolist()
+        cohort = SOME.draw(ids, 0, r).tolist()
         made = []
         for client in cohort:
             model = module()
@@ -168,19 +168,19 @@ def under(algorithm: Algorithm, rule: Aggregate, attack: Attack | None) -> Algor
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 def test_each_rule_agrees_with_a_plain_loop(rule: Aggregate, federation: Federation) -> None:
-    state, fleet = engine(federation, fedavg(SAMPLE, EXACT).having(Robust(rule)), 3)
+    state, fleet = engine(federation, fedavg(SOME, EXACT).having(Robust(rule)), 3)
     agree(state, fleet, reference(rule, None, 3))
 
 
 @pytest.mark.parametrize("rule", [Mean(), Median(), Krum(1)], ids=lambda rule: type(rule).__name__)
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: f"{attack.kind}-{attack.scale}")
 def test_each_attack_agrees_with_a_plain_loop(attack: Attack, rule: Aggregate, federation: Federation) -> None:
-    state, fleet = engine(federation, under(fedavg(SAMPLE, EXACT), rule, attack), 3)
+    state, fleet = engine(federation, under(fedavg(SOME, EXACT), rule, attack), 3)
     agree(state, fleet, reference(rule, attack, 3))
 
 
 def test_a_server_rule_acts_on_the_aggregate(federation: Federation) -> None:
-    algorithm = ALGORITHMS["fedadam"](SAMPLE, EXACT, Adam(lr=0.1, tau=0.01)).having(Robust(Median()))
+    algorithm = ALGORITHMS["fedadam"](SOME, EXACT, Adam(lr=0.1, tau=0.01)).having(Robust(Median()))
     state, fleet = engine(federation, algorithm, 1)
     found, aim = fleet.layouts.shared.unpack(state.model), reference(Median(), None, 1)
     for name, w in module().named_parameters():
@@ -192,7 +192,7 @@ def test_a_server_rule_acts_on_the_aggregate(federation: Federation) -> None:
 
 @pytest.mark.parametrize("rule", [TrimmedMean(0.0), MultiKrum(0)], ids=lambda rule: type(rule).__name__)
 def test_without_anything_left_out_it_is_the_equal_mean(rule: Aggregate, federation: Federation) -> None:
-    plain = fedavg(SAMPLE, EXACT, weighting="equal")
+    plain = fedavg(SOME, EXACT, weighting="equal")
     (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.having(Robust(rule))))
     np.testing.assert_allclose(other.model.floats, one.model.floats, rtol=1e-12, atol=1e-14)
     assert np.array_equal(one.model.integers, other.model.integers)
@@ -200,28 +200,28 @@ def test_without_anything_left_out_it_is_the_equal_mean(rule: Aggregate, federat
 
 def test_a_server_rule_gets_the_number_of_clients(federation: Federation) -> None:
     """FedDyn's step depends on it."""
-    plain = feddyn(SAMPLE, EXACT)
+    plain = feddyn(SOME, EXACT)
     (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.having(Robust(TrimmedMean(0.0)))))
     np.testing.assert_allclose(other.model.floats, one.model.floats, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 def test_the_aggregate_of_one_client_is_its_model(rule: Aggregate, federation: Federation) -> None:
-    plain = fedavg(Sample(cohort=1), EXACT, weighting="equal")
+    plain = fedavg(Participation(cohort=1), EXACT, weighting="equal")
     (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.having(Robust(rule))))
     np.testing.assert_array_equal(one.model.floats, other.model.floats)
 
 
 @pytest.mark.parametrize("attack", [Attack(0.0, "sign-flip"), Attack(0.0, "inner-product"), Attack(0.5, scale=-1.0)])
 def test_an_attack_by_nobody_or_with_the_honest_sign_is_none(attack: Attack, federation: Federation) -> None:
-    plain = fedavg(SAMPLE, EXACT)
+    plain = fedavg(SOME, EXACT)
     (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.having(attack)))
     np.testing.assert_allclose(other.model.floats, one.model.floats, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_runs_under_it_or_says_why_not(name: str, federation: Federation) -> None:
-    algorithm = named(name, Sample(cohort=4), replace(LOCAL, epochs=1))
+    algorithm = named(name, Participation(cohort=4), replace(LOCAL, epochs=1))
     for rule, attack in ((Median(), None), (Mean(), Attack(0.4)), (Krum(1), Attack(0.4, "inner-product"))):
         try:
             guarded = under(algorithm, rule, attack)
@@ -235,20 +235,20 @@ def test_every_algorithm_runs_under_it_or_says_why_not(name: str, federation: Fe
 
 def test_the_wrong_pairs_are_refused() -> None:
     refused: list[tuple[Algorithm, Aggregate, Attack | None]] = [
-        (radfed(SAMPLE, LOCAL, aggregate_every=3), Median(), None),
-        (radfed(SAMPLE, LOCAL, aggregate_every=3), Mean(), Attack(0.2, "inner-product")),
-        (ALGORITHMS["fedasync"](SAMPLE, LOCAL), Mean(), Attack()),
-        (ALGORITHMS["centralized"](Sample(), LOCAL), Median(), None),
-        (ALGORITHMS["fedbs"](SAMPLE, LOCAL), Krum(1), None),
-        (ALGORITHMS["fednova"](SAMPLE, LOCAL), Median(), None),
-        (ALGORITHMS["singleset"](SAMPLE, LOCAL), Median(), None),
+        (radfed(SOME, LOCAL, aggregate_every=3), Median(), None),
+        (radfed(SOME, LOCAL, aggregate_every=3), Mean(), Attack(0.2, "inner-product")),
+        (ALGORITHMS["fedasync"](SOME, LOCAL), Mean(), Attack()),
+        (ALGORITHMS["centralized"](Participation(), LOCAL), Median(), None),
+        (ALGORITHMS["fedbs"](SOME, LOCAL), Krum(1), None),
+        (ALGORITHMS["fednova"](SOME, LOCAL), Median(), None),
+        (ALGORITHMS["singleset"](SOME, LOCAL), Median(), None),
     ]
     for algorithm, rule, attack in refused:
         with pytest.raises(InputError, match="must be used with"):
             under(algorithm, rule, attack)
     with pytest.raises(InputError, match="without an uplink"):
-        fedavg(SAMPLE, LOCAL).having(Uplink((Clip(1.0),))).having(Attack(0.2, "inner-product"))
-    assert radfed(SAMPLE, LOCAL, aggregate_every=3).having(Attack()).option(Attack) == Attack()
+        fedavg(SOME, LOCAL).having(Uplink((Clip(1.0),))).having(Attack(0.2, "inner-product"))
+    assert radfed(SOME, LOCAL, aggregate_every=3).having(Attack()).option(Attack) == Attack()
 
 
 @pytest.mark.parametrize("rule", [Median(), Krum(1)], ids=lambda rule: type(rule).__name__)
@@ -256,7 +256,7 @@ def test_executions_agree(rule: Aggregate, federation: Federation) -> None:
     models = []
     for execution, norm in (("sequential", False), ("vectorised", False), ("fused", False)):
         compute = Compute(execution, precision="fp64")  # type: ignore[arg-type]
-        algorithm = fedavg(SAMPLE, replace(LOCAL, compute=compute)).having(Robust(rule), Attack(0.3, "sign-flip"))
+        algorithm = fedavg(SOME, replace(LOCAL, compute=compute)).having(Robust(rule), Attack(0.3, "sign-flip"))
         fleet = federation(DATA, perceptron(norm).double(), algorithm.sharing, 3, compute, 3)
         models.append(simulate(algorithm, fleet, perceptron(norm).double(), 3).model.floats)
     for model in models[1:]:
@@ -267,7 +267,7 @@ def test_an_update_that_is_not_finite_or_took_no_step_is_left_out(federation: Fe
     sizes = (11, 4, 9, 0, 6, 7)
     data = clients(sizes, seed=1)
     broken = [(x * np.inf if i == 1 else x, y) for i, (x, y) in enumerate(data)]
-    all_of_them = fedavg(Sample(), replace(EXACT, nonfinite="leave-out")).having(Robust(Median()))
+    all_of_them = fedavg(Participation(), replace(EXACT, nonfinite="leave-out")).having(Robust(Median()))
     without = federation([data[i] for i in (0, 2, 4, 5)], module(), compute=FP64)
     state = next_round(begin(module(), federation(broken, module(), compute=FP64), 0), all_of_them,
                        federation(broken, module(), compute=FP64))  # fmt: skip
@@ -279,7 +279,7 @@ def test_an_update_that_is_not_finite_or_took_no_step_is_left_out(federation: Fe
     one = simulate(full, federation(broken, module(), compute=FP64), module(), 2)
     other = simulate(full, without, module(), 2)
     np.testing.assert_allclose(one.model.floats, other.model.floats, rtol=1e-9, atol=1e-12)
-    robust = fedavg(Sample(), EXACT).having(Robust(Median()))
+    robust = fedavg(Participation(), EXACT).having(Robust(Median()))
     with pytest.raises(DivergedError):
         simulate(robust, federation(broken, module(), compute=FP64), module(), 1)
 
@@ -288,7 +288,7 @@ def test_nobody_with_a_step_leaves_the_model(federation: Federation) -> None:
     empty = clients((0, 0, 0))
     fleet = federation(empty, perceptron(True))
     state = begin(perceptron(True), fleet, 0)
-    assert same(next_round(state, fedavg(Sample(), LOCAL).having(Robust(Krum(1))), fleet).model, state.model)
+    assert same(next_round(state, fedavg(Participation(), LOCAL).having(Robust(Krum(1))), fleet).model, state.model)
 
 
 def test_measures_see_the_models_that_are_sent(federation: Federation) -> None:
@@ -296,7 +296,7 @@ def test_measures_see_the_models_that_are_sent(federation: Federation) -> None:
     for rule in (Mean(), Median()):
         fleet = federation(DATA, module(), compute=FP64)
         state = begin(module(), fleet, 0)
-        after = next_round(state, fedavg(SAMPLE, EXACT).having(Robust(rule), Divergence()), fleet)
+        after = next_round(state, fedavg(SOME, EXACT).having(Robust(rule), Divergence()), fleet)
         assert after.report is not None
         measured.append(after.report.measures["dl"])
     assert measured[0] == measured[1]
@@ -374,15 +374,15 @@ def test_numbers_out_of_range_are_refused(make: Callable[[], object], text: str)
 
 def test_the_table_has_every_rule() -> None:
     assert {type(rule) for rule in (Mean(), *RULES)} == set(AGGREGATES.values())
-    assert fedprox(SAMPLE, LOCAL).having(Robust(Median())).option(Robust) == Robust(Median())
+    assert fedprox(SOME, LOCAL).having(Robust(Median())).option(Robust) == Robust(Median())
 
 
 def test_a_rule_of_a_user_aggregates_and_conflicts_by_its_own_name(federation: Federation) -> None:
     class Middle(Median):
         pass
 
-    named, own = (fedavg(SAMPLE, EXACT).having(Robust(rule)) for rule in (Median(), Middle()))
+    named, own = (fedavg(SOME, EXACT).having(Robust(rule)) for rule in (Median(), Middle()))
     (one, _), (other, _) = (engine(federation, each, 2) for each in (named, own))
     assert same(one.model, other.model)
     with pytest.raises(InputError, match=r"^option Robust\(rule=.*Middle.*\) with rounds of its own: must be used"):
-        ALGORITHMS["fedasync"](SAMPLE, EXACT).having(Robust(Middle()))
+        ALGORITHMS["fedasync"](SOME, EXACT).having(Robust(Middle()))

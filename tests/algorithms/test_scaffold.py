@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms import InputError, Local, Sample, choose, scaffold
+from algorithms import InputError, Local, Participation, choose, scaffold
 from algorithms.parts.weighting import WeightingName
 from raysim.fleet.inline import InlineFleet
 from tests.kit.reference import DATA, Values, agree, drawn, engine, mean, module, train
@@ -17,23 +17,23 @@ LOCAL = Local(lr=0.05, batch_size=4, epochs=2)
 
 
 @pytest.mark.parametrize(
-    ("sample", "weighting"),
+    ("participation", "weighting"),
     [
-        (Sample(fraction=0.5), "equal"),
-        (Sample(fraction=0.4), "equal"),
-        (Sample(cohort=4), "equal"),
-        (Sample(cohort=4), "samples"),
+        (Participation(fraction=0.5), "equal"),
+        (Participation(fraction=0.4), "equal"),
+        (Participation(cohort=4), "equal"),
+        (Participation(cohort=4), "samples"),
     ],
 )
 def test_scaffold_matches_algorithm_1_with_option_2(
-    federation: Federation, sample: Sample, weighting: WeightingName
+    federation: Federation, participation: Participation, weighting: WeightingName
 ) -> None:
-    state, fleet = engine(federation, scaffold(sample, LOCAL, weighting=weighting), rounds=6)
+    state, fleet = engine(federation, scaffold(participation, LOCAL, weighting=weighting), rounds=6)
     x = module()
     zero = {name: torch.zeros_like(p) for name, p in x.named_parameters()}
     c, controls = dict(zero), [dict(zero) for _ in DATA]
     for number in range(1, 7):
-        cohort = sample.draw(np.arange(6), 0, number)
+        cohort = participation.draw(np.arange(6), 0, number)
         models, changes = [], []
         for client in cohort:
             y, own = deepcopy(x), controls[client]
@@ -63,22 +63,22 @@ def test_scaffold_matches_algorithm_1_with_option_2(
 
 
 @pytest.mark.parametrize(
-    ("sample", "local", "message"),
+    ("participation", "local", "message"),
     [
-        (Sample(active=0.5), LOCAL, "algorithm.active = 0.5: must be 1.0 for scaffold"),
-        (Sample(), Local(momentum=0.9), "local.momentum = 0.9: must be 0"),
+        (Participation(active=0.5), LOCAL, "algorithm.active = 0.5: must be 1.0 for scaffold"),
+        (Participation(), Local(momentum=0.9), "local.momentum = 0.9: must be 0"),
     ],
 )
-def test_what_makes_no_sense_is_refused(sample: Sample, local: Local, message: str) -> None:
+def test_what_makes_no_sense_is_refused(participation: Participation, local: Local, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        scaffold(sample, local)
+        scaffold(participation, local)
 
 
 def test_an_unknown_weighting_is_refused() -> None:
     with pytest.raises(InputError, match=r'algorithm.weighting = \'size\': must be "samples" or "equal"'):
-        scaffold(Sample(), LOCAL, weighting="size")  # type: ignore[arg-type]
+        scaffold(Participation(), LOCAL, weighting="size")  # type: ignore[arg-type]
 
 
 def test_auto_may_stack_it() -> None:
-    local = scaffold(Sample(), LOCAL).local
+    local = scaffold(Participation(), LOCAL).local
     assert choose(local, module(), torch.zeros(4, dtype=torch.float64), "cpu", 8).execution == "vectorised"

@@ -15,7 +15,7 @@ from algorithms import (
     InputError,
     Local,
     Mix,
-    Sample,
+    Participation,
     State,
     apfl,
     choose,
@@ -33,7 +33,7 @@ from tests.kit.rounds import same, simulate
 Federation = Callable[..., InlineFleet]
 Client = Callable[[nn.Module, Values, int, list[np.ndarray]], nn.Module]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2)
-SAMPLE = Sample(fraction=0.5)
+SOME = Participation(fraction=0.5)
 ROUNDS = 4
 
 
@@ -53,7 +53,7 @@ def loop(client_update: Client, weighting: str, beta: float = 1.0) -> tuple[nn.M
     """Rounds of the cohort; `client_update` gets a copy of the model and the client's own values, which it changes."""
     w, own = module(), {client: module().state_dict() for client in range(6)}
     for number in range(1, ROUNDS + 1):
-        cohort, models = SAMPLE.draw(np.arange(6), 0, number).tolist(), []
+        cohort, models = SOME.draw(np.arange(6), 0, number).tolist(), []
         for client in cohort:
             batches = drawn(LOCAL, DATA[client], number, client)
             models.append(client_update(deepcopy(w), own[client], client, batches))
@@ -151,17 +151,17 @@ def metas(inner_lr: float) -> Client:
 
 
 CASES: dict[str, tuple[Algorithm, Client, str, float]] = {
-    "ditto": (ditto(SAMPLE, LOCAL, attraction=0.7), dittos(0.7), "samples", 1.0),
-    "ditto, equal and mixed": (ditto(SAMPLE, LOCAL, Mix(0.6), weighting="equal"), dittos(0.1), "equal", 0.6),
-    "pfedme": (pfedme(SAMPLE, LOCAL), pfedmes(15, 5, 0.005), "equal", 1.0),
+    "ditto": (ditto(SOME, LOCAL, attraction=0.7), dittos(0.7), "samples", 1.0),
+    "ditto, equal and mixed": (ditto(SOME, LOCAL, Mix(0.6), weighting="equal"), dittos(0.1), "equal", 0.6),
+    "pfedme": (pfedme(SOME, LOCAL), pfedmes(15, 5, 0.005), "equal", 1.0),
     "pfedme, mixed": (
-        pfedme(SAMPLE, LOCAL, Mix(0.5), attraction=2.0, inner_steps=3, outer_lr=0.1, weighting="samples"),
+        pfedme(SOME, LOCAL, Mix(0.5), attraction=2.0, inner_steps=3, outer_lr=0.1, weighting="samples"),
         *(pfedmes(2.0, 3, 0.1), "samples", 0.5),
     ),
-    "apfl": (apfl(SAMPLE, LOCAL), apfls(0.5, 0.1), "equal", 1.0),
-    "apfl, at the bounds": (apfl(SAMPLE, LOCAL, share=0.9, share_lr=5.0), apfls(0.9, 5.0), "equal", 1.0),
-    "per-fedavg": (per_fedavg(SAMPLE, LOCAL, inner_lr=0.2), metas(0.2), "equal", 1.0),
-    "per-fedavg, by samples": (per_fedavg(SAMPLE, LOCAL, weighting="samples"), metas(0.01), "samples", 1.0),
+    "apfl": (apfl(SOME, LOCAL), apfls(0.5, 0.1), "equal", 1.0),
+    "apfl, at the bounds": (apfl(SOME, LOCAL, share=0.9, share_lr=5.0), apfls(0.9, 5.0), "equal", 1.0),
+    "per-fedavg": (per_fedavg(SOME, LOCAL, inner_lr=0.2), metas(0.2), "equal", 1.0),
+    "per-fedavg, by samples": (per_fedavg(SOME, LOCAL, weighting="samples"), metas(0.01), "samples", 1.0),
 }
 
 
@@ -181,9 +181,9 @@ def test_the_method_matches_a_plain_loop(name: str, federation: Federation) -> N
 
 
 def test_ditto_without_attraction_is_fedavg_beside_singleset(federation: Federation) -> None:
-    state, fleet = engine(federation, ditto(SAMPLE, LOCAL, attraction=0), ROUNDS)
-    shared, _ = engine(federation, fedavg(SAMPLE, LOCAL), ROUNDS)
-    alone, other = engine(federation, singleset(SAMPLE, LOCAL), ROUNDS)
+    state, fleet = engine(federation, ditto(SOME, LOCAL, attraction=0), ROUNDS)
+    shared, _ = engine(federation, fedavg(SOME, LOCAL), ROUNDS)
+    alone, other = engine(federation, singleset(SOME, LOCAL), ROUNDS)
     assert same(state.model, shared.model)
     ours, theirs = kept(state, fleet), kept(alone, other)
     assert ours.keys() == theirs.keys()
@@ -191,11 +191,11 @@ def test_ditto_without_attraction_is_fedavg_beside_singleset(federation: Federat
 
 
 def test_apfl_at_share_1_is_fedavg_beside_singleset_and_at_0_fedavg(federation: Federation) -> None:
-    shared, _ = engine(federation, fedavg(SAMPLE, LOCAL, weighting="equal"), ROUNDS)
-    alone, other = engine(federation, singleset(SAMPLE, LOCAL), ROUNDS)
+    shared, _ = engine(federation, fedavg(SOME, LOCAL, weighting="equal"), ROUNDS)
+    alone, other = engine(federation, singleset(SOME, LOCAL), ROUNDS)
     theirs = kept(alone, other)
     for share in (1.0, 0.0):
-        state, fleet = engine(federation, apfl(SAMPLE, LOCAL, share=share, share_lr=0.0), ROUNDS)
+        state, fleet = engine(federation, apfl(SOME, LOCAL, share=share, share_lr=0.0), ROUNDS)
         np.testing.assert_allclose(state.model.floats, shared.model.floats, rtol=1e-9, atol=1e-12)
         for client, values in kept(state, fleet).items():
             assert float(values.pop("share/value")) == share
@@ -212,8 +212,8 @@ def test_apfl_at_share_1_is_fedavg_beside_singleset_and_at_0_fedavg(federation: 
 
 
 def test_pfedme_that_follows_at_once_is_fedavg(federation: Federation) -> None:
-    state, _ = engine(federation, pfedme(SAMPLE, LOCAL, attraction=4.0, inner_steps=1, outer_lr=0.25), ROUNDS)
-    shared, _ = engine(federation, fedavg(SAMPLE, LOCAL, weighting="equal"), ROUNDS)
+    state, _ = engine(federation, pfedme(SOME, LOCAL, attraction=4.0, inner_steps=1, outer_lr=0.25), ROUNDS)
+    shared, _ = engine(federation, fedavg(SOME, LOCAL, weighting="equal"), ROUNDS)
     np.testing.assert_allclose(state.model.floats, shared.model.floats, rtol=1e-9, atol=1e-12)
 
 
@@ -221,9 +221,9 @@ def test_pfedme_that_follows_at_once_is_fedavg(federation: Federation) -> None:
 def test_per_fedavg_without_a_look_ahead_is_fedavg_on_every_second_batch(federation: Federation, epochs: int) -> None:
     """On two full batches, which are one batch twice, it takes one step; on one too, which it takes twice."""
     full = replace(LOCAL, batch_size="full", epochs=epochs)
-    state, fleet = engine(federation, per_fedavg(Sample(), full, inner_lr=0.0), 1)
+    state, fleet = engine(federation, per_fedavg(Participation(), full, inner_lr=0.0), 1)
     full = replace(full, epochs=1)
-    shared, _ = engine(federation, fedavg(Sample(), full, weighting="equal"), 1)
+    shared, _ = engine(federation, fedavg(Participation(), full, weighting="equal"), 1)
     ours, theirs = (fleet.layouts.shared.unpack(each.model) for each in (state, shared))
     for name in dict(module().named_parameters()):
         np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-9, atol=1e-12)
@@ -231,7 +231,7 @@ def test_per_fedavg_without_a_look_ahead_is_fedavg_on_every_second_batch(federat
 
 def test_a_look_ahead_without_its_step_is_undone(federation: Federation) -> None:
     """Of five samples batch norm refuses the last, alone in its batch."""
-    algorithm = per_fedavg(Sample(), replace(LOCAL, epochs=1), inner_lr=0.2)
+    algorithm = per_fedavg(Participation(), replace(LOCAL, epochs=1), inner_lr=0.2)
     fleet = federation(clients((5,)), module(), algorithm.sharing, compute=FP64)
     state = simulate(algorithm, fleet, module(), 1)
     found, first = fleet.layouts.shared.unpack(state.model), module().state_dict()
@@ -249,16 +249,16 @@ def test_auto_keeps_dittos_linear_models_fused_and_stacks_the_others() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ditto(SAMPLE, LOCAL, attraction=-1), "algorithm.attraction = -1: must be >= 0"),
-        (lambda: pfedme(SAMPLE, LOCAL, attraction=0), "algorithm.attraction = 0: must be > 0"),
-        (lambda: pfedme(SAMPLE, LOCAL, inner_steps=0), "algorithm.inner_steps = 0: must be in [1, 1000000]"),
-        (lambda: pfedme(SAMPLE, LOCAL, outer_lr=0), "algorithm.outer_lr = 0: must be > 0"),
-        (lambda: pfedme(SAMPLE, Local(momentum=0.9)), "local.momentum = 0.9: must be 0.0 for pfedme"),
-        (lambda: apfl(SAMPLE, LOCAL, share=1.5), "algorithm.share = 1.5: must be in [0, 1]"),
-        (lambda: apfl(SAMPLE, LOCAL, share_lr=-1), "algorithm.share_lr = -1: must be >= 0"),
-        (lambda: apfl(SAMPLE, Local(optimizer="adam")), "local.optimizer = 'adam': must be 'sgd' for apfl"),
-        (lambda: per_fedavg(SAMPLE, LOCAL, inner_lr=-1), "algorithm.inner_lr = -1: must be >= 0"),
-        (lambda: per_fedavg(SAMPLE, Local(momentum=0.9)), "local.momentum = 0.9: must be 0.0 for per-fedavg"),
+        (lambda: ditto(SOME, LOCAL, attraction=-1), "algorithm.attraction = -1: must be >= 0"),
+        (lambda: pfedme(SOME, LOCAL, attraction=0), "algorithm.attraction = 0: must be > 0"),
+        (lambda: pfedme(SOME, LOCAL, inner_steps=0), "algorithm.inner_steps = 0: must be in [1, 1000000]"),
+        (lambda: pfedme(SOME, LOCAL, outer_lr=0), "algorithm.outer_lr = 0: must be > 0"),
+        (lambda: pfedme(SOME, Local(momentum=0.9)), "local.momentum = 0.9: must be 0.0 for pfedme"),
+        (lambda: apfl(SOME, LOCAL, share=1.5), "algorithm.share = 1.5: must be in [0, 1]"),
+        (lambda: apfl(SOME, LOCAL, share_lr=-1), "algorithm.share_lr = -1: must be >= 0"),
+        (lambda: apfl(SOME, Local(optimizer="adam")), "local.optimizer = 'adam': must be 'sgd' for apfl"),
+        (lambda: per_fedavg(SOME, LOCAL, inner_lr=-1), "algorithm.inner_lr = -1: must be >= 0"),
+        (lambda: per_fedavg(SOME, Local(momentum=0.9)), "local.momentum = 0.9: must be 0.0 for per-fedavg"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Callable[[], Algorithm], message: str) -> None:

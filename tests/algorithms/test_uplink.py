@@ -17,9 +17,9 @@ from algorithms import (
     Local,
     Noise,
     Packed,
+    Participation,
     Quantise,
     RandomK,
-    Sample,
     Sign,
     TopK,
     Uplink,
@@ -36,7 +36,7 @@ from tests.kit.rounds import same
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4)
-SAMPLE = Sample(fraction=0.7)
+SOME = Participation(fraction=0.7)
 CHAINS = {
     "clip, top-k, quantise": Uplink((Clip(0.1), TopK(0.3), Quantise(8))),
     "random-k with feedback": Uplink((RandomK(0.3, scale=False),), feedback=True),
@@ -51,7 +51,7 @@ REFUSED = [
 @pytest.mark.parametrize(("name", "chain"), REFUSED)
 def test_what_sends_nothing_or_has_no_order_refuses_a_chain(name: str, chain: str) -> None:
     with pytest.raises(InputError, match=r"^uplink"):
-        named(name, SAMPLE, LOCAL).having(CHAINS[chain]).divide(Layout.of(MODELS["cnn with batch norm"]()))
+        named(name, SOME, LOCAL).having(CHAINS[chain]).divide(Layout.of(MODELS["cnn with batch norm"]()))
 
 
 @pytest.mark.parametrize(
@@ -59,20 +59,20 @@ def test_what_sends_nothing_or_has_no_order_refuses_a_chain(name: str, chain: st
 )
 def test_every_algorithm_with_a_chain(name: str, chain: str, federation: Federation) -> None:
     model = "cnn with batch norm"
-    algorithm = named(name, SAMPLE, LOCAL).having(CHAINS[chain])
+    algorithm = named(name, SOME, LOCAL).having(CHAINS[chain])
     first, _ = simulate(federation, algorithm, model, "sequential", "fp64", 3)
     again, _ = simulate(federation, algorithm, model, "sequential", "fp64", 3)
     assert same(first.model, again.model) and same(first.average, again.average)
     stacked, _ = simulate(federation, algorithm, model, "vectorised", "fp64", 3)
     for one, other in ((first.model, stacked.model), (first.average, stacked.average)):
         np.testing.assert_allclose(other.floats, one.floats, rtol=1e-9, atol=1e-9)
-    plain, _ = simulate(federation, named(name, SAMPLE, LOCAL), model, "sequential", "fp64", 3)
+    plain, _ = simulate(federation, named(name, SOME, LOCAL), model, "sequential", "fp64", 3)
     assert np.isfinite(first.model.floats).all() and not same(first.model, plain.model)
 
 
 @pytest.mark.parametrize("uplink", [*CHAINS.values(), Uplink((Sign(),), feedback=True)])
 def test_executions_agree(uplink: Uplink, federation: Federation) -> None:
-    algorithm = fedavg(SAMPLE, LOCAL).having(uplink)
+    algorithm = fedavg(SOME, LOCAL).having(uplink)
     models = [
         simulate(federation, algorithm, "mlp", way, "fp64", 3)[0] for way in ("sequential", "vectorised", "fused")
     ]
@@ -86,8 +86,8 @@ def test_executions_agree(uplink: Uplink, federation: Federation) -> None:
 )
 def test_identities_to_the_byte(name: str, chain: tuple, federation: Federation) -> None:
     model = "cnn with batch norm"
-    plain, _ = simulate(federation, named(name, SAMPLE, LOCAL), model, "sequential", "fp32", 3)
-    sent, _ = simulate(federation, named(name, SAMPLE, LOCAL).having(Uplink(chain)), model, "sequential", "fp32", 3)
+    plain, _ = simulate(federation, named(name, SOME, LOCAL), model, "sequential", "fp32", 3)
+    sent, _ = simulate(federation, named(name, SOME, LOCAL).having(Uplink(chain)), model, "sequential", "fp32", 3)
     assert same(plain.model, sent.model) and same(plain.average, sent.average)
 
 
@@ -114,13 +114,13 @@ def test_reference_loop_of_top_k(feedback: bool, federation: Federation) -> None
     """FedAvg by hand, on gradients by autograd, with unequal sizes, partial participation and full batches."""
     local = replace(LOCAL, batch_size="full", epochs=2)
     chain = (TopK(0.2),) if feedback else (Clip(0.05), TopK(0.2))
-    algorithm = fedavg(SAMPLE, local).having(Uplink(chain, feedback))
+    algorithm = fedavg(SOME, local).having(Uplink(chain, feedback))
     found = rounds(federation, algorithm, 4)
     data, owed = clients(SIZES), {}
     w = flat(found[0])
     module = made("mlp", True)
     for number in range(1, 5):
-        cohort = SAMPLE.draw(np.arange(len(SIZES)), 1, number, np.array(SIZES), None, None)
+        cohort = SOME.draw(np.arange(len(SIZES)), 1, number, np.array(SIZES), None, None)
         total, weight = np.zeros_like(w), 0
         for client in cohort.tolist():
             x, y = data[client][0].double(), data[client][1]
@@ -147,7 +147,7 @@ def test_feedback_loses_nothing(federation: Federation) -> None:
     """One client: the sum of its changes is the sum of what arrived and what it still owes."""
     uplink = Uplink((TopK(0.05), Sign()), feedback=True)
     local, compute = replace(LOCAL, lr=0.01), Compute("sequential", "fp64")
-    algorithm = fedavg(Sample(), local).having(uplink).computed(compute)
+    algorithm = fedavg(Participation(), local).having(uplink).computed(compute)
     fleet = federation(clients((9,)), made("mlp", True), algorithm.sharing, 1, compute)
     changes: list[np.ndarray] = []
     trainer = fleet.worker.trainer if hasattr(fleet, "worker") else fleet._worker.trainer
@@ -175,7 +175,7 @@ def test_feedback_loses_nothing(federation: Federation) -> None:
 
 def test_redistribution_sends_on_every_hop(federation: Federation) -> None:
     uplink = Uplink((Clip(1e-3),))
-    algorithm = radfed(Sample(), LOCAL, aggregate_every=3).having(uplink)
+    algorithm = radfed(Participation(), LOCAL, aggregate_every=3).having(uplink)
     found = rounds(federation, algorithm, 3, (9,))
     # Three clipped hops move a model by at most 3 norms.
     distance = float(np.linalg.norm(flat(found[3]) - flat(found[0])))
@@ -186,7 +186,7 @@ def test_redistribution_sends_on_every_hop(federation: Federation) -> None:
 def test_bytes_up_are_those_of_the_message(federation: Federation) -> None:
     uplink = Uplink((TopK(0.1),), feedback=True)
     for model, whole in (("mlp", 0), ("cnn with batch norm", 2 * 4 * 4 + 8)):
-        algorithm = fedavg(Sample(), LOCAL).having(uplink)
+        algorithm = fedavg(Participation(), LOCAL).having(uplink)
         state, fleet = simulate(federation, algorithm, model, "sequential", "fp32", 1)
         size = sum(entry.size for entry in fleet.layouts.shared.entries if entry.is_parameter)
         assert state.report is not None
@@ -196,14 +196,14 @@ def test_bytes_up_are_those_of_the_message(federation: Federation) -> None:
 
 def test_asynchronous_arrivals_send_messages(federation: Federation) -> None:
     uplink = Uplink((TopK(0.1),))
-    algorithm = named("fedasync", Sample(cohort=2), LOCAL).having(uplink)
+    algorithm = named("fedasync", Participation(cohort=2), LOCAL).having(uplink)
     state, fleet = simulate(federation, algorithm, "mlp", "sequential", "fp32", 2)
     size = sum(entry.size for entry in fleet.layouts.shared.entries)
     assert state.report is not None and state.report.bytes_up == 2 * uplink.nbytes(size, 4)
 
 
 def test_a_client_that_takes_no_step_sends_no_noise(federation: Federation) -> None:
-    algorithm = radfed(Sample(), LOCAL, aggregate_every=2).having(Uplink((Noise(1.0),)))
+    algorithm = radfed(Participation(), LOCAL, aggregate_every=2).having(Uplink((Noise(1.0),)))
     fleet = federation([*clients((0, 0))], perceptron(), algorithm.sharing, 1)
     state = begin(perceptron(), fleet, 1, 2)
     after = next_round(next_round(state, algorithm, fleet), algorithm, fleet)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from algorithms import Local, Purpose, Sample, generator, torch_seed
+from algorithms import Local, Participation, Purpose, generator, torch_seed
 from raysim.data.shards import Shards
 from raysim.fleet.worker_plan import ModelPlan
 from tests.benchmarks.peers.loads import Load
@@ -51,7 +51,7 @@ class PlainLoop:
 
     def updates(self, number: int, share: slice = slice(None)) -> dict[str, torch.Tensor]:
         """Make the share's client updates of a round and sum them by samples."""
-        cohort = Sample(cohort=self.load.cohort).draw(np.arange(self.load.clients), 0, number)
+        cohort = Participation(cohort=self.load.cohort).draw(np.arange(self.load.clients), 0, number)
         total = {name: torch.zeros_like(value) for name, value in self.start.items()}
         for client in cohort[share]:
             self.module.load_state_dict(self.start)

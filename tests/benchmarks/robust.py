@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import partitioning
-from algorithms import Local, Robust, Sample, begin, fedavg, next_round
+from algorithms import Local, Participation, Robust, begin, fedavg, next_round
 from algorithms.options.aggregation import AGGREGATES
 from raysim.fleet.calls import fetch_results
 from raysim.fleet.client_actors import ClientActors
@@ -35,7 +35,9 @@ def main() -> None:
         rows = 10 * given.clients
         x, y = rng.normal(size=(rows, 784)).astype(np.float32), rng.integers(0, 10, rows)
         partitioning.make({"x": x, "label": y}, path, scheme="iid", clients=given.clients)
-        algorithm = fedavg(Sample(), Local(lr=0.1, batch_size=10)).having(Robust(AGGREGATES[given.aggregate](**keys)))
+        algorithm = fedavg(Participation(), Local(lr=0.1, batch_size=10)).having(
+            Robust(AGGREGATES[given.aggregate](**keys))
+        )
         model = ModelPlan("mlp", {"hidden": (250,)}, (784,), 10, seed=1)
         plan = WorkerPlan(path, model, algorithm, Path(folder) / "personal").resolved()
         with ClientActors(given.actors) as actors:

@@ -3,17 +3,22 @@
 import re
 from types import ModuleType
 
+import numpy as np
 import pytest
 
+import algorithms
+from algorithms import Option
 from algorithms.names import ALGORITHMS
 from partitioning import SCHEMES
 from raysim.data.catalogue import DATASETS
 from raysim.measures.columns import MEASURES, columns_of
 from raysim.models.build import MODELS
-from raysim.store.algorithm_folder import UPDATES, metrics_schema
+from raysim.store.algorithm_folder import OUTCOME, REPORTED, UPDATES, metrics_schema
 from tests.kit.counts import COUNTS, PAPERS, RECIPE_PARAMETERS
-from tests.kit.pages import DOCS, text_of
+from tests.kit.pages import DOCS, ROOT, text_of
 
+exported = (getattr(algorithms, name) for name in algorithms.__all__)
+OPTIONS = [each for each in exported if isinstance(each, type) and issubclass(each, Option)]
 REFERENCE = DOCS / "reference"
 MODEL_ROWS = re.findall(
     r"^\| `(\w+)`[^|]*\|[^|]*\|[^|]*\| ([\d,]+) \|[^|]+\| ([^|]*)\|[^|]+\|$",
@@ -59,8 +64,31 @@ def test_every_scheme_has_its_row() -> None:
 
 def test_every_column_is_described() -> None:
     pages = text_of(REFERENCE / "files.md") + text_of(DOCS / "how-to" / "evaluate.md")
-    columns = [*metrics_schema(columns_of(MEASURES)).names, *UPDATES.names, "attacker"]
+    columns = [*metrics_schema(columns_of(MEASURES)).names, *UPDATES.names, REPORTED.name, OUTCOME.name]
+    for option in OPTIONS:
+        columns += option.columns
+        if option.client_columns is not Option.client_columns:
+            columns += option().client_columns(np.arange(2), 0)
+    assert {"epsilon", "attacker"} < set(columns)
     assert [column for column in columns if f"`{column}`" not in pages] == []
+
+
+def normal(name: str) -> str:
+    return re.sub("[^a-z]", "", name.lower()).replace("centralised", "centralized")
+
+
+@pytest.mark.parametrize(
+    ("page", "row", "others"),
+    [
+        ("README.md", r"^\| Algorithms \| ([^:]+):", {"radfedi", "radfedp", "radfedm", "radfeda"}),
+        ("algorithms/README.md", r"^\| `\w+` \| (.+) \|$", {"fedavg", "radfedi", "radfedp", "centralized", "fedtan"}),
+    ],
+)
+def test_every_method_is_in_the_lists_of_a_readme(page: str, row: str, others: set[str]) -> None:
+    """The variants of RADFed count as one, and the second list is of methods that change a part of FedAvg."""
+    rows = re.findall(row, text_of(ROOT / page), re.MULTILINE)
+    named = {normal(name) for text in rows for name in re.split("[,;:]| and ", text)}
+    assert rows and {normal(name) for name in ALGORITHMS} - named == {normal(name) for name in others}
 
 
 @pytest.mark.parametrize("part", ["experiment", "study", "models", "schemes"])

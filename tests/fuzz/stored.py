@@ -27,7 +27,6 @@ from raysim.store.location import RunLocation
 from raysim.store.resume import run_of
 from raysim.store.summary import read_summary
 from raysim.watching.progress import Watcher
-from raysim.watching.stopwatch import Stopwatch
 
 MIDDLES = ("fedbn", "fedmmb", "radfed", "fedasync")
 """Algorithms in progress at the damage: with personal state, travelling models, updates under way."""
@@ -87,7 +86,7 @@ def ask(meddler: Meddler) -> None:
 def go_on(folder: Path, watcher: Watcher) -> None:
     """Resume a run in this process, without its report."""
     folder, only = run_of(folder)
-    options = RunOptions(None, True, None, watcher, Stop(), Stopwatch())
+    options = RunOptions(inline=True, watcher=watcher)
     resume_experiment(RunLocation(folder, str(folder)), options, only)
 
 

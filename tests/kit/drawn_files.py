@@ -16,7 +16,7 @@ from PIL import Image
 from scipy.io import savemat
 from torchvision import datasets
 
-from raysim.data.tabular import COVERTYPE
+from raysim.data.sets.tabular import COVERTYPE
 
 Bytes = npt.NDArray[np.uint8]
 

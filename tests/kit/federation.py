@@ -16,9 +16,9 @@ from algorithms import (
     Compute,
     Layout,
     Local,
+    Participation,
     PersonalStore,
     Resident,
-    Sample,
     Sharing,
     Worker,
     low_rank_trainer,
@@ -59,9 +59,9 @@ def perceptron(norm: bool = False, seed: int = 0, bias: bool = True) -> nn.Seque
         return nn.Sequential(nn.Linear(4, 6, bias=bias), *middle, nn.ReLU(), nn.Linear(6, 3))
 
 
-def named(name: str, sample: Sample, local: Local) -> Algorithm:
+def named(name: str, participation: Participation, local: Local) -> Algorithm:
     """An algorithm by its name, on a cohort of that size where it leaves the choice."""
-    return ALGORITHMS[name](Sample() if name == "centralized" else sample, local)
+    return ALGORITHMS[name](Participation() if name == "centralized" else participation, local)
 
 
 def clients(sizes: Sequence[int], seed: int = 0) -> list[Samples]:

@@ -48,7 +48,7 @@ def told(own: Path, metrics: pa.Table | None = None, **keys: object) -> None:
 
 def summary(name: str, rounds: int) -> dict[str, object]:
     return {
-        "algorithm": "Algorithm(schedule=Rounds(sample=1.0), local=Local(epochs=1), weighting=Samples())",
+        "algorithm": "Algorithm(schedule=Rounds(participation=1.0), local=Local(epochs=1), weighting=Samples())",
         "name": name,
         "rounds": rounds,
         "seconds": 0.4 * rounds,

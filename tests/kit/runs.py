@@ -31,19 +31,6 @@ SMALL: dict[str, Any] = {
 }
 """An experiment of a few small clients, without its algorithm."""
 
-_ITS_OWN: dict[str, dict[str, Any]] = {
-    "centralized": {"local": {"optimizer": "adam", "lr": 0.01}},
-    "fedprox": {"proximal": 0.1},
-    "fedbs": {"epsilon": 5.0, "patience": 2},
-    **{name: {"aggregate_every": 3} for name in ("radfed", "radfedm", "radfeda", "radfedi")},
-    "radfedp": {"aggregate_every": 3, "proximal": 0.5},
-}
-
-ALL: list[dict[str, Any]] = [
-    {"name": name, **({} if name == "centralized" else {"cohort": 3}), **_ITS_OWN.get(name, {})} for name in ALGORITHMS
-]
-"""Each algorithm for `SMALL`, with what it needs to depart from FedAvg in a few rounds."""
-
 
 def quick_run(
     config: str | Path | Mapping[str, Any], out: str | Path, *, changes: Iterable[str] = (), **options: Any

@@ -27,7 +27,7 @@ def main(names: tuple[str, ...], inline: bool, write: Path | None, against: Path
     chosen = names or tuple(CONFIGURATIONS)
     found: dict[str, dict[str, dict[str, str]]] = {name: {} for name in chosen}
     with nullcontext(dict[str, raysim.Actors]()) if inline else fleets() as actors:
-        for way in ("inline", "stopped", *actors):
+        for way in ("inline", "stopped", "killed", *actors):
             for name in track(chosen, way, console=console):
                 with TemporaryDirectory() as folder:
                     try:

@@ -297,3 +297,6 @@ ON_ACTORS = (
     "augmented",
 )
 """Configurations on actors in the default suite: each way in which the driver and actors share the work."""
+
+KILLED = ("fedbn tuned", "fedbuff at night", "feedback and downlink")
+"""Configurations that are killed in the default suite: with personal state, updates under way, and options' memory."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
+from multiprocessing import get_context
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -31,6 +35,12 @@ UNLIKE = ("algorithm", "seconds", "machine_traffic")
 
 STOPPED_AFTER, FAILED_AFTER = 2, 3
 
+ENDED_SECONDS = 120
+"""Time that a process may take that is to be killed."""
+
+FORKS = get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.matrix.executions"])  # else every process would import torch
+
 
 class Ending(Watcher):
     """Watcher that ends a run after a round, by an error or by asking for it."""
@@ -42,6 +52,27 @@ class Ending(Watcher):
         if self._fails and round_number == FAILED_AFTER:
             raise ZeroDivisionError
         self._stop.asked |= not self._fails and round_number >= STOPPED_AFTER
+
+
+class Killing(Watcher):
+    """Watcher that kills its process after the first round that finds a checkpoint; one is there by the third round."""
+
+    def __init__(self) -> None:
+        self.written = Event()
+
+    def round(self, round_number: int, metrics: dict[str, float]) -> None:
+        if round_number >= FAILED_AFTER:
+            self.written.wait(ENDED_SECONDS)
+        if self.written.is_set():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Telling(RunLocation):
+    """Location that tells a `Killing` watcher of its first checkpoint."""
+
+    def after_checkpoint(self, watcher: Watcher) -> Callable[[], None]:
+        assert isinstance(watcher, Killing)
+        return watcher.written.set
 
 
 class Resumed(Watcher):
@@ -69,13 +100,16 @@ def run_as(way: str, name: str, folder: Path, fleet: raysim.Actors | None = None
     """Run a configuration without its report; return its digests.
 
     Args:
-        way: "inline"; "stopped", which is inline as well, ended between two rounds and resumed; or one of `fleets`.
+        way: "inline"; "stopped", which is inline as well, ended between two rounds and resumed; "killed", in a process
+            of its own that is killed after a checkpoint, and resumed in this one; or one of `fleets`.
         name: of the configuration.
         folder: new folder of the run.
         fleet: the actors, of one of `fleets`.
     """
     if way == "stopped":
         return _run_stopped(CONFIGURATIONS[name], folder, name in ENDED_BY_ERROR)
+    if way == "killed":
+        return _run_killed(name, folder)
     options = RunOptions(inline=fleet is None, fleet=fleet)
     run_experiment(read_experiment(CONFIGURATIONS[name]), RunLocation(folder, str(folder)), options)
     return digests(folder)
@@ -93,13 +127,35 @@ def differing(digests: Mapping[str, Mapping[str, str]], frozen: Mapping[str, str
 
 
 def _run_stopped(config: Mapping[str, Any], folder: Path, fails: bool) -> dict[str, str]:
-    location, stop, resumed = RunLocation(folder, str(folder)), Stop(), Resumed()
+    location, stop = RunLocation(folder, str(folder)), Stop()
     ending = RunOptions(inline=True, watcher=Ending(stop, fails), stop=stop)
     with pytest.raises(ZeroDivisionError if fails else StoppedError):
         run_experiment(read_experiment(config), location, ending)
-    resume_experiment(location, RunOptions(inline=True, watcher=resumed))
+    return _resumed(folder, config["rounds"])
+
+
+def _run_killed(name: str, folder: Path) -> dict[str, str]:
+    process = FORKS.Process(target=_kill_amid, args=(name, folder))
+    process.start()
+    process.join(ENDED_SECONDS)
+    process.kill()
+    assert process.exitcode == -signal.SIGKILL
+    (algorithm,) = (path for path in folder.iterdir() if path.name in ALGORITHMS)
+    assert not (algorithm / "summary.json").exists()
+    return _resumed(folder, CONFIGURATIONS[name]["rounds"])
+
+
+def _kill_amid(name: str, folder: Path) -> None:
+    """Run a configuration in a process that does not survive it."""
+    options = RunOptions(inline=True, watcher=Killing())
+    run_experiment(read_experiment(CONFIGURATIONS[name]), Telling(folder, str(folder)), options)
+
+
+def _resumed(folder: Path, rounds: int) -> dict[str, str]:
+    resumed = Resumed()
+    resume_experiment(RunLocation(folder, str(folder)), RunOptions(inline=True, watcher=resumed))
     (goes_on,) = (text for text in resumed.notices if "continues after round" in text)
-    assert 1 <= int(goes_on.rpartition(" ")[2]) < config["rounds"], goes_on
+    assert 1 <= int(goes_on.rpartition(" ")[2]) < rounds, goes_on
     return digests(folder)
 
 

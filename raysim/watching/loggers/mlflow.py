@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 AT_ONCE = 100
 """Largest number of parameters per call."""
 
-CLOCK = metric_path("seconds")
+SECONDS = metric_path("seconds")
 """Metric of every round; its history in MLflow gives the last logged round."""
 
 
@@ -56,7 +56,7 @@ class MLflow:
         known = self._folder / f"{name}.id"
         if known.exists():
             self._id = read_text(known)
-            self._logged = max((each.step for each in self._client.get_metric_history(self._id, CLOCK)), default=0)
+            self._logged = max((each.step for each in self._client.get_metric_history(self._id, SECONDS)), default=0)
             self._client.update_run(self._id, status="RUNNING")
         else:
             self._id, self._logged = self._begun(name, settings), 0

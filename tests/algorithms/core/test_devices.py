@@ -12,8 +12,8 @@ from algorithms import (
     DrawnDevices,
     InputError,
     Local,
+    Participation,
     Purpose,
-    Sample,
     begin,
     ditto,
     fedavg,
@@ -50,11 +50,11 @@ def test_the_spread_is_the_clients_own() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "newcomers", "models"),
     [
-        (fedavg(Sample(), LOCAL), 0, 1),
-        (radfed(Sample(), LOCAL, aggregate_every=2), 0, 1),
-        (fedbn(Sample(), LOCAL), 0, 1),
-        (fedbn(Sample(), LOCAL, newcomer="average"), 1, 1),
-        (ditto(Sample(), LOCAL), 0, 2),
+        (fedavg(Participation(), LOCAL), 0, 1),
+        (radfed(Participation(), LOCAL, aggregate_every=2), 0, 1),
+        (fedbn(Participation(), LOCAL), 0, 1),
+        (fedbn(Participation(), LOCAL, newcomer="average"), 1, 1),
+        (ditto(Participation(), LOCAL), 0, 2),
     ],
 )
 def test_a_round_takes_as_long_as_its_slowest_update(
@@ -79,7 +79,7 @@ def test_a_round_takes_as_long_as_its_slowest_update(
 
 
 def test_every_model_of_an_update_takes_its_time(federation: Federation) -> None:
-    own, plain = ditto(Sample(), LOCAL), fedavg(Sample(), LOCAL)
+    own, plain = ditto(Participation(), LOCAL), fedavg(Participation(), LOCAL)
     fleet = federation(clients(SIZES), perceptron(True), own.sharing)
     fleet.census = replace(fleet.census, devices=DrawnDevices(compute=100))
     state = begin(perceptron(True), fleet, 5)
@@ -88,7 +88,7 @@ def test_every_model_of_an_update_takes_its_time(federation: Federation) -> None
 
 def test_without_devices_nothing_is_simulated(federation: Federation) -> None:
     fleet = federation(clients(SIZES), perceptron(True))
-    state = next_round(begin(perceptron(True), fleet, 0), fedavg(Sample(), LOCAL), fleet)
+    state = next_round(begin(perceptron(True), fleet, 0), fedavg(Participation(), LOCAL), fleet)
     assert state.report is not None and not state.report.measures
 
 

@@ -16,7 +16,7 @@ from algorithms import (
     InputError,
     Local,
     Packed,
-    Sample,
+    Participation,
     State,
     begin,
     fedasync,
@@ -70,10 +70,10 @@ def run(
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_stops_and_names_what_was_first(name: str, federation: Federation) -> None:
     with pytest.raises(DivergedError, match=r"in round 1: entry '.*' is not finite") as caught:
-        run(federation, named(name, Sample(), LOCAL), federated())
+        run(federation, named(name, Participation(), LOCAL), federated())
     # FedTAN's clients have their first statistics in common, and centralised training has one model for all.
     whose = {"fedtan": "client 0", "centralized": "the union of the clients, trained as client 0"}
-    if name not in ("fedasync", "fedbuff"):  # on its clock others may come first
+    if name not in ("fedasync", "fedbuff"):  # in its virtual time others may come first
         assert str(caught.value).startswith(whose.get(name, f"client {BROKEN}"))
 
 
@@ -90,7 +90,7 @@ LEFT_OUT = [name for name in ALGORITHMS if name not in ("fedasync", "fedbuff", "
 def test_a_update_that_is_left_out_is_that_of_a_client_without_samples(
     name: str, way: str, norm: bool, federation: Federation
 ) -> None:
-    algorithm = named(name, Sample(), LEAVE_OUT)
+    algorithm = named(name, Participation(), LEAVE_OUT)
     (state, fleet), (other, empty) = (run(federation, algorithm, data, way, norm) for data in (federated(), without()))
     assert same(state.model, other.model) and same(state.average, other.average)
     assert np.isfinite(state.model.floats).all()
@@ -104,7 +104,7 @@ def test_a_update_that_is_left_out_is_that_of_a_client_without_samples(
 
 
 def test_an_arrival_that_is_left_out_makes_no_other_model(federation: Federation) -> None:
-    algorithm = fedasync(Sample(), LEAVE_OUT, max_staleness=2)
+    algorithm = fedasync(Participation(), LEAVE_OUT, max_staleness=2)
     (state, _), (other, _) = (run(federation, algorithm, data) for data in (federated(), without()))
     assert same(state.model, other.model)
 
@@ -112,8 +112,8 @@ def test_an_arrival_that_is_left_out_makes_no_other_model(federation: Federation
 def test_the_last_model_counts_with_the_usual_weight(federation: Federation) -> None:
     begun = begin(perceptron(), federation(clients(SIZES), perceptron()), 0)
     received = begun.model.floats.astype(np.float64)
-    state = one_round(federation, fedavg(Sample(), LAST), federated())
-    left = one_round(federation, fedavg(Sample(), LEAVE_OUT), federated())
+    state = one_round(federation, fedavg(Participation(), LAST), federated())
+    left = one_round(federation, fedavg(Participation(), LEAVE_OUT), federated())
     share = SIZES[BROKEN] / sum(SIZES)
     expected = (1 - share) * left.model.floats + share * received
     np.testing.assert_allclose(state.model.floats, expected, rtol=1e-6, atol=1e-7)
@@ -129,7 +129,7 @@ def one_round(federation: Federation, algorithm: Algorithm, data: list[Samples])
 
 @pytest.mark.parametrize("local", [LEAVE_OUT, LAST])
 def test_a_model_that_travels_goes_on_as_it_came(local: Local, federation: Federation) -> None:
-    algorithm = radfed(Sample(), local, aggregate_every=3)
+    algorithm = radfed(Participation(), local, aggregate_every=3)
     fleet = federation(federated(), perceptron())
     begun = begin(perceptron(), fleet, 0)
     state = next_round(begun, algorithm, fleet)
@@ -142,7 +142,7 @@ def test_a_model_that_travels_goes_on_as_it_came(local: Local, federation: Feder
 @pytest.mark.parametrize("make", [fedbn, scaffold])
 def test_what_a_client_keeps_stays(make: Callable[..., Algorithm], local: Local, federation: Federation) -> None:
     """The first two rounds are good; then the client's samples break."""
-    algorithm, data = make(Sample(), local), clients(SIZES)
+    algorithm, data = make(Participation(), local), clients(SIZES)
     fleet = federation(data, perceptron(norm=True), algorithm.sharing)
     state = begin(perceptron(norm=True), fleet, 0)
     for number in range(4):
@@ -159,7 +159,7 @@ def test_a_weight_that_is_no_number_is_named_and_left_out_of_the_last(federation
     def infinite(report: Report) -> float:
         return float("inf") if report["samples"] == SIZES[BROKEN] else 1.0
 
-    algorithm = replace(fedavg(Sample(), LOCAL), weighting=infinite)
+    algorithm = replace(fedavg(Participation(), LOCAL), weighting=infinite)
     with pytest.raises(DivergedError, match=f"client {BROKEN} in round 1: the weight is not finite"):
         one_round(federation, algorithm, clients(SIZES))
     state = one_round(federation, replace(algorithm, local=LAST), clients(SIZES))
@@ -167,12 +167,12 @@ def test_a_weight_that_is_no_number_is_named_and_left_out_of_the_last(federation
 
 
 def test_a_phase_goes_by_the_losses_that_are_there(federation: Federation) -> None:
-    state, _ = run(federation, fedbs(Sample(), LEAVE_OUT, epsilon=1e9, patience=2), federated())
+    state, _ = run(federation, fedbs(Participation(), LEAVE_OUT, epsilon=1e9, patience=2), federated())
     assert state.phase == 1
 
 
 def test_a_aggregate_that_is_not_finite_names_the_round_and_the_entry(federation: Federation) -> None:
-    algorithm = fedavg(Sample(), LOCAL, Adam(lr=1e300))
+    algorithm = fedavg(Participation(), LOCAL, Adam(lr=1e300))
     with pytest.raises(DivergedError, match=r"the aggregated model of round 1: entry '0\.weight' is not finite"):
         one_round(federation, algorithm, clients(SIZES))
 
@@ -205,5 +205,5 @@ def test_numbers_near_the_largest_are_no_fault(federation: Federation) -> None:
     module = perceptron()
     module.register_buffer("large", torch.full((2,), 3e38))
     fleet = federation(clients(SIZES), module)
-    state = next_round(begin(module, fleet, 0), fedavg(Sample(), LOCAL), fleet)
+    state = next_round(begin(module, fleet, 0), fedavg(Participation(), LOCAL), fleet)
     assert state.report.updates.trained.all()

@@ -15,8 +15,8 @@ from algorithms import (
     DrawnDevices,
     InputError,
     Local,
+    Participation,
     PowerOfChoice,
-    Sample,
     State,
     begin,
     centralized,
@@ -39,7 +39,7 @@ from tests.kit.rounds import same
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4)
-CHOICE = Sample(cohort=2, by=PowerOfChoice(4))
+CHOICE = Participation(cohort=2, by=PowerOfChoice(4))
 SIZES = np.array([len(y) for _, y in DATA])
 
 
@@ -47,7 +47,7 @@ def test_the_candidates_with_the_largest_losses_train(federation: Federation) ->
     state, fleet = engine(federation, fedavg(CHOICE, LOCAL, weighting="equal"), rounds=6)
     x, chosen = module(), set()
     for number in range(1, 7):
-        candidates = Sample(cohort=4, by="size").draw(np.arange(6), 0, number, SIZES)
+        candidates = Participation(cohort=4, by="size").draw(np.arange(6), 0, number, SIZES)
         losses = {}
         for client in candidates.tolist():
             with torch.no_grad():
@@ -101,7 +101,7 @@ def test_virtual_time_has_the_candidates_pass(federation: Federation) -> None:
     devices = DrawnDevices(compute=10.0, down=1e3, up=1e3)
     times = []
     for by in ("size", PowerOfChoice(2)):
-        state, _ = run(federation, fedavg(Sample(cohort=2, by=by), LOCAL), devices)  # type: ignore[arg-type]
+        state, _ = run(federation, fedavg(Participation(cohort=2, by=by), LOCAL), devices)  # type: ignore[arg-type]
         assert state.report is not None
         times.append(state.report.measures["simulated_seconds"])
     assert times[1] > times[0] + SIZES.min() / 10
@@ -138,8 +138,8 @@ def test_candidates_are_drawn_among_active_clients_that_have_joined(federation: 
     fleet.census = replace(fleet.census, joins=np.array([1, 1, 1, 9, 9, 9]))
     state = begin(module(), fleet, 0)
 
-    def candidates(number: int, sample: Sample) -> list[int]:
-        draft = Draft.of(replace(state, round=number), fedavg(sample, LOCAL), fleet)
+    def candidates(number: int, participation: Participation) -> list[int]:
+        draft = Draft.of(replace(state, round=number), fedavg(participation, LOCAL), fleet)
         return PowerOfChoice(4).drawn(Joins().attend(draft)).tolist()
 
     assert candidates(0, CHOICE) == [0, 1, 2]
@@ -152,13 +152,16 @@ def test_candidates_are_drawn_among_active_clients_that_have_joined(federation: 
     [
         (lambda: PowerOfChoice(0), "algorithm.candidates = 0: must be a whole number >= 1"),
         (lambda: CHOICE.size(3), "algorithm.candidates = 4: must be from 2, the cohort, to 3, the number of training"),
-        (lambda: Sample(by=PowerOfChoice(4)).size(6), "algorithm.candidates = 4: must be from 6, the cohort, to 6"),
+        (
+            lambda: Participation(by=PowerOfChoice(4)).size(6),
+            "algorithm.candidates = 4: must be from 6, the cohort, to 6",
+        ),
         (lambda: radfed(CHOICE, LOCAL), "aggregate_every = 15 with algorithm.candidates: must be 1"),
         (lambda: static_bn(CHOICE, LOCAL), "local.statistics = .untracked. with algorithm.candidates: must be"),
         (lambda: fedasync(CHOICE, LOCAL), "PowerOfChoice.* with asynchronous arrivals: must be"),
         (lambda: radfedi(CHOICE, LOCAL), "PowerOfChoice.*: must be left out for radfedi"),
         (lambda: fedtan(CHOICE, LOCAL), "PowerOfChoice.*: must be 'uniform' or 'size' for fedtan"),
-        (lambda: centralized(Sample(by=PowerOfChoice(4)), LOCAL), "must be left out for united data"),
+        (lambda: centralized(Participation(by=PowerOfChoice(4)), LOCAL), "must be left out for united data"),
     ],
 )
 def test_choices_that_make_no_sense_are_refused(make: Callable[[], object], message: str) -> None:

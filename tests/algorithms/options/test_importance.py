@@ -18,8 +18,8 @@ from algorithms import (
     InputError,
     Local,
     Mix,
+    Participation,
     Rounds,
-    Sample,
     begin,
     fedavg,
     generator,
@@ -35,7 +35,7 @@ from tests.kit.reference import DATA, FP64, Values, agree, drawn, engine, mean, 
 from tests.kit.rounds import SIZES, run, same, simulate
 
 Federation = Callable[..., InlineFleet]
-HALF = Sample(fraction=0.5)
+HALF = Participation(fraction=0.5)
 LOCAL, EPOCHS = Local(lr=0.1, batch_size=4, epochs=2), 2
 
 
@@ -137,7 +137,7 @@ def test_a_score_that_is_no_number_changes_nothing(federation: Federation) -> No
 
 
 def test_a_client_that_cannot_train_is_drawn_less_and_less(federation: Federation) -> None:
-    algorithm = radfedi(Sample(cohort=2), LOCAL, aggregate_every=1, gamma=0.5, start="equal")
+    algorithm = radfedi(Participation(cohort=2), LOCAL, aggregate_every=1, gamma=0.5, start="equal")
     fleet = federation(clients((1, 9, 8)), perceptron(True))
     state, chances = begin(perceptron(True), fleet, 0), []
     for _ in range(12):
@@ -147,7 +147,7 @@ def test_a_client_that_cannot_train_is_drawn_less_and_less(federation: Federatio
 
 
 def test_without_mixing_a_chance_is_the_last_score(federation: Federation) -> None:
-    algorithm = radfedi(Sample(), LOCAL, aggregate_every=1, gamma=1.0)
+    algorithm = radfedi(Participation(), LOCAL, aggregate_every=1, gamma=1.0)
     fleet = federation(DATA, perceptron(), compute=FP64)
     state = next_round(begin(perceptron().double(), fleet, 0), algorithm, fleet)
     assert state.report is not None
@@ -155,17 +155,17 @@ def test_without_mixing_a_chance_is_the_last_score(federation: Federation) -> No
 
 
 def test_the_default_gamma_is_the_paper_s() -> None:
-    by = radfedi(Sample(), LOCAL).schedule.sample.by
+    by = radfedi(Participation(), LOCAL).schedule.participation.by
     assert isinstance(by, Importance) and by.gamma == Importance().gamma == 0.9  # Table II; its grid is 0.6 to 0.95
 
 
 def test_drawing_everybody_is_radfed(federation: Federation) -> None:
-    a = run(federation, radfedi(Sample(), LOCAL, aggregate_every=3), DATA)
-    assert same(a.model, run(federation, radfed(Sample(), LOCAL, aggregate_every=3), DATA).model)
+    a = run(federation, radfedi(Participation(), LOCAL, aggregate_every=3), DATA)
+    assert same(a.model, run(federation, radfed(Participation(), LOCAL, aggregate_every=3), DATA).model)
 
 
 def test_importance_serves_any_algorithm(federation: Federation) -> None:
-    by = Sample(fraction=0.5, by=Importance(0.5))
+    by = Participation(fraction=0.5, by=Importance(0.5))
     a = run(federation, fedavg(by, LOCAL), DATA)
     assert len(a.of("importance")["p"]) and not same(a.model, run(federation, fedavg(HALF, LOCAL), DATA).model)
     assert fedavg(by, LOCAL).schedule == Rounds(by)
@@ -177,7 +177,7 @@ def test_importance_serves_any_algorithm(federation: Federation) -> None:
         (lambda: Importance(gamma=0.0), r"algorithm.gamma = 0.0: must be in \(0, 1\]"),
         (lambda: Importance(per="layers"), "algorithm.per = 'layers'"),  # type: ignore[arg-type]
         (lambda: Importance(start="zero"), "algorithm.start = 'zero'"),  # type: ignore[arg-type]
-        (lambda: radfedi(Sample(by="size"), LOCAL), "algorithm.sampling = 'size': must be left out for radfedi"),
+        (lambda: radfedi(Participation(by="size"), LOCAL), "algorithm.sampling = 'size': must be left out for radfedi"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Callable[[], object], message: str) -> None:

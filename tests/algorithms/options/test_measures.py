@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from algorithms import Local, Sample, begin, fedavg, next_round, radfed
+from algorithms import Local, Participation, begin, fedavg, next_round, radfed
 from algorithms.core.layout import Layout, Packed
 from algorithms.core.windows import entered, variances
 from algorithms.options.measures import BatchStatistics, Directions, Divergence
@@ -54,7 +54,7 @@ def test_one_model_has_no_divergence_and_models_that_stay_point_apart() -> None:
 
 
 def test_divergence_is_of_the_models_as_they_are_sent(federation: Federation) -> None:
-    algorithm = radfed(Sample(), LOCAL, aggregate_every=3).having(Divergence())
+    algorithm = radfed(Participation(), LOCAL, aggregate_every=3).having(Divergence())
     fleet = federation(clients((9, 5, 9, 12)), perceptron())
     state = begin(perceptron(), fleet, 0)
     for _ in range(2):
@@ -71,7 +71,7 @@ def test_divergence_is_of_the_models_as_they_are_sent(federation: Federation) ->
 
 def test_nothing_is_measured_unasked(federation: Federation) -> None:
     fleet = federation(clients(SIZES), perceptron(True))
-    state = next_round(begin(perceptron(True), fleet, 0), fedavg(Sample(), LOCAL), fleet)
+    state = next_round(begin(perceptron(True), fleet, 0), fedavg(Participation(), LOCAL), fleet)
     assert state.report is not None and dict(state.report.measures) == {}
     assert set(state.report.updates.report) == {"samples", "steps", "used", "labelled", "loss"}
 
@@ -82,7 +82,7 @@ def test_statistics_are_followed(federation: Federation) -> None:
     shifts = []
     for _ in range(2):
         then = fleet.layouts.shared.unpack(state.model)
-        state = next_round(state, fedavg(Sample(), LOCAL).having(BatchStatistics()), fleet)
+        state = next_round(state, fedavg(Participation(), LOCAL).having(BatchStatistics()), fleet)
         assert state.report is not None
         now, measures = fleet.layouts.shared.unpack(state.model), state.report.measures
         change = [np.abs(now[f"1.running_{name}"] - then[f"1.running_{name}"]) for name in ("mean", "var")]

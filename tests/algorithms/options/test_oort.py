@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms import Compute, InputError, Local, Sample, begin, fedavg, next_round
+from algorithms import Compute, InputError, Local, Participation, begin, fedavg, next_round
 from algorithms.core.rows import UpdateRows
 from algorithms.options.oort import Oort
 from raysim.fleet.inline import InlineFleet
@@ -96,7 +96,7 @@ def test_exploration_fades() -> None:
 
 def test_a_run_prefers_large_losses(federation: Federation) -> None:
     compute, local = Compute("sequential", "fp64"), Local(lr=0.05, batch_size=4)
-    algorithm = fedavg(Sample(cohort=3, by=Oort(exploration=1.0, decay=0.5, least=0.0)), local)
+    algorithm = fedavg(Participation(cohort=3, by=Oort(exploration=1.0, decay=0.5, least=0.0)), local)
     data = clients([10] * 8)
     fleet = federation(data, perceptron(True).double(), algorithm.sharing, compute=compute)
     fleet.census = replace(fleet.census, devices=table([5.0] * 8))

@@ -13,9 +13,9 @@ from algorithms import (
     InputError,
     Local,
     Noise,
+    Participation,
     Quantise,
     RandomK,
-    Sample,
     Sharing,
     Sign,
     Stage,
@@ -182,11 +182,14 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Uplink((Clip(1.0),), feedback=True), "would keep what the clipping cut off"),
     (lambda: Uplink((Sign(), Clip(1.0, "layer"))), "must have one scale"),
     (lambda: Uplink((RandomK(0.1),), feedback=True), "set scale = false"),
-    (lambda: ALGORITHMS["centralized"](Sample(), LOCAL).having(Uplink((Sign(),))), "with united data"),
-    (lambda: ALGORITHMS["singleset"](Sample(), LOCAL).having(Uplink((Sign(),))), 'with sharing.weights = "personal"'),
-    (lambda: fedasync(Sample(), LOCAL).having(Uplink((Sign(),), True)), "with asynchronous arrivals"),
+    (lambda: ALGORITHMS["centralized"](Participation(), LOCAL).having(Uplink((Sign(),))), "with united data"),
     (
-        lambda: replace(fedbn(Sample(), LOCAL), sharing=Sharing(affine="personal", newcomer="average")).having(
+        lambda: ALGORITHMS["singleset"](Participation(), LOCAL).having(Uplink((Sign(),))),
+        'with sharing.weights = "personal"',
+    ),
+    (lambda: fedasync(Participation(), LOCAL).having(Uplink((Sign(),), True)), "with asynchronous arrivals"),
+    (
+        lambda: replace(fedbn(Participation(), LOCAL), sharing=Sharing(affine="personal", newcomer="average")).having(
             Uplink((Sign(),), True)
         ),
         'with algorithm.newcomer = "average"',
@@ -202,9 +205,9 @@ def test_refusals(make: Callable[[], object], message: str) -> None:
 
 
 def test_all_phases_send_alike_and_feedback_is_personal() -> None:
-    algorithm = fedavg(Sample(), LOCAL).having(Uplink((TopK(0.1),), feedback=True))
+    algorithm = fedavg(Participation(), LOCAL).having(Uplink((TopK(0.1),), feedback=True))
     assert algorithm.sharing.slots["feedback"] == "personal"
-    fixed = ALGORITHMS["fixbn"](Sample(), LOCAL).having(Uplink((Sign(),)))
+    fixed = ALGORITHMS["fixbn"](Participation(), LOCAL).having(Uplink((Sign(),)))
     assert all(phase.option(Uplink) == Uplink((Sign(),)) for phase in fixed.phases) and len(list(fixed.phases)) > 1
 
 

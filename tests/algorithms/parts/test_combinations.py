@@ -17,8 +17,8 @@ from algorithms import (
     Layout,
     Local,
     Mix,
+    Participation,
     Rounds,
-    Sample,
     Samples,
     SamplesUsed,
     Sharing,
@@ -44,7 +44,7 @@ from algorithms.core.rows import Report
 from tests.kit.federation import perceptron
 
 LOCAL = Local()
-EVERY = Sample()
+EVERY = Participation()
 PERSONAL = Sharing(affine="personal", statistics="personal")
 
 
@@ -135,37 +135,40 @@ OTHERS: dict[str, tuple[Callable[[], object], str]] = {
         "local.compute = .* in a later phase",
     ),
     "two lengths of a client update": (lambda: fedmmb(EVERY, Local(steps=3)), "must be left out for fedmmb"),
-    "a part of the clients, united": (lambda: centralized(Sample(fraction=0.5), LOCAL), "must be 1 for united data"),
+    "a part of the clients, united": (
+        lambda: centralized(Participation(fraction=0.5), LOCAL),
+        "must be 1 for united data",
+    ),
     "Poisson sampling with redistribution": (
-        lambda: radfed(Sample(0.5, by="poisson"), LOCAL),
+        lambda: radfed(Participation(0.5, by="poisson"), LOCAL),
         'aggregate_every = 15 with algorithm.sampling = "poisson": must be 1',
     ),
     "Poisson sampling of a number": (
-        lambda: fedavg(Sample(cohort=3, by="poisson"), LOCAL),
+        lambda: fedavg(Participation(cohort=3, by="poisson"), LOCAL),
         'algorithm.cohort = 3 with algorithm.sampling = "poisson": must be left out',
     ),
     "Poisson sampling with a fixed share": (
-        lambda: scaffold(Sample(0.5, by="poisson"), LOCAL),
+        lambda: scaffold(Participation(0.5, by="poisson"), LOCAL),
         "algorithm.sampling = 'poisson': must be \"uniform\" for scaffold",
     ),
-    "a cohort of no fixed share": (lambda: scaffold(Sample(active=0.5), LOCAL), "1.0 for scaffold"),
+    "a cohort of no fixed share": (lambda: scaffold(Participation(active=0.5), LOCAL), "1.0 for scaffold"),
     "clients that are not there, united": (
-        lambda: centralized(Sample(active=0.5), LOCAL),
+        lambda: centralized(Participation(active=0.5), LOCAL),
         "algorithm.active, algorithm.sampling = .*: must be left out for united data",
     ),
     "momentum in a common step": (lambda: fedtan(EVERY, Local(momentum=0.9)), "local.momentum = 0.9: must be 0.0"),
     "rotating batches in a common step": (lambda: fedtan(EVERY, Local(batches=2)), "local.batches = 2"),
     "importance in a common step": (
-        lambda: fedtan(Sample(by=Importance()), LOCAL),
+        lambda: fedtan(Participation(by=Importance()), LOCAL),
         "algorithm.sampling = .*: must be 'uniform' or 'size' for fedtan",
     ),
-    "two ways to draw": (lambda: radfedi(Sample(by="size"), LOCAL), "left out for radfedi"),
+    "two ways to draw": (lambda: radfedi(Participation(by="size"), LOCAL), "left out for radfedi"),
     "importance with asynchronous arrivals": (
-        lambda: fedasync(Sample(by=Importance()), LOCAL),
+        lambda: fedasync(Participation(by=Importance()), LOCAL),
         'with asynchronous arrivals: must be "uniform"',
     ),
     "inactive clients with asynchronous arrivals": (
-        lambda: fedasync(Sample(active=0.5), LOCAL),
+        lambda: fedasync(Participation(active=0.5), LOCAL),
         "algorithm.active = 0.5: must be 1.0 with asynchronous arrivals",
     ),
     "two delays": (lambda: fedasync(EVERY, LOCAL, concurrency=2, max_staleness=3), "must be one of them"),

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,11 +23,11 @@ from algorithms import (
     LossAgreement,
     Mix,
     Option,
+    Participation,
     PowerOfChoice,
     Privacy,
     Robust,
     Rounds,
-    Sample,
     Samples,
     Sharing,
     TopK,
@@ -46,9 +46,9 @@ from algorithms.options.oort import Oort
 from algorithms.parts.option import Conflict, Draft
 from algorithms.parts.reporting import Reporting
 from algorithms.parts.settings import SETTINGS
-from algorithms.rounds.clock import check_clock
+from algorithms.rounds.timed import check_virtual_time
 
-LOCAL, EVERY = Local(), Sample()
+LOCAL, EVERY = Local(), Participation()
 UNTRACKED = Local(statistics="untracked")
 RULE = q_fedavg(EVERY, LOCAL)
 NIGHT = DeviceTable(
@@ -67,30 +67,23 @@ class Traced(Option):
         return updates
 
 
-def drawn(by: object = "uniform", **keys: Any) -> dict[str, Any]:
-    return {"schedule": Rounds(Sample(by=by, **keys))}  # type: ignore[arg-type]
-
-
-def late(**keys: Any) -> dict[str, Any]:
-    return {"schedule": Rounds(Sample(reporting=Reporting(deadline=1.0, late="stale")), **keys)}
-
-
 CHANGES: dict[str, dict[str, Any]] = {
-    "aggregate_every > 1": {"schedule": Rounds(aggregate_every=2)},
-    'sampling = "poisson"': drawn("poisson", fraction=0.5),
-    'sampling other than "poisson"': drawn(),
-    "active < 1": drawn(active=0.5),
+    "aggregate_every > 1": {"aggregate_every": 2},
+    'sampling = "poisson"': {"by": "poisson", "fraction": 0.5},
+    'sampling other than "poisson"': {"by": "uniform"},
+    "active < 1": {"active": 0.5},
     "weights by samples": {"weighting": Samples()},
     "weights that are not equal": {"weighting": Samples()},
     "weights by reports": {"weighting": ClientLoss()},
-    "weights that stay with the clients": {"sharing": Sharing(weights="personal")},
-    "personal batch-norm statistics": {"sharing": Sharing(statistics="personal")},
-    'newcomer = "average"': {"sharing": Sharing(statistics="personal", newcomer="average")},
+    "weights that stay with the clients": {"weights": "personal"},
+    "personal batch-norm statistics": {"statistics": "personal"},
+    "personal state": {"statistics": "personal"},
+    'newcomer = "average"': {"statistics": "personal", "newcomer": "average"},
     "server rule": {"server": Mix(0.5)},
     "server rule that reads reports": {"server": RULE.server},
     "phase by reports": {
         "until": LossAgreement(0.1, 2),
-        "then": replace(fedavg(Sample(0.5, by="poisson"), LOCAL), weighting=Equal()),
+        "then": replace(fedavg(Participation(0.5, by="poisson"), LOCAL), weighting=Equal()),
     },
     "later phase that freezes statistics": {
         "until": LossAgreement(0.1, 2),
@@ -98,10 +91,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     },
     'local.steps = "largest"': {"local": Local(steps="largest")},
     'local.statistics = "untracked"': {"local": UNTRACKED},
-    "losses measured after an update": drawn(Importance()),
-    "candidates": drawn(PowerOfChoice(2), cohort=1),
-    "oort": drawn(Oort()),
-    'start = "score"': drawn(Importance()),
+    "losses measured after an update": {"by": Importance()},
+    "candidates": {"by": PowerOfChoice(2), "cohort": 1},
+    "oort": {"by": Oort()},
+    'start = "score"': {"by": Importance()},
     "attack": {"options": (Attack(0.1, "sign-flip"),)},
     "colluding attack": {"options": (Attack(0.1, "little-is-enough"),)},
     "robust rule": {"options": (Robust(Krum(1)),)},
@@ -110,15 +103,23 @@ CHANGES: dict[str, dict[str, Any]] = {
     "uplink.feedback": {"options": (Uplink((TopK(0.1),), feedback=True),)},
     "downlink": {"options": (Downlink((TopK(0.1),)),)},
     "privacy": {"options": (Privacy(1.0, 0.1),)},
-    'late = "stale"': late(),
-    "over > 1": drawn(reporting=Reporting(over=1.5)),
+    'late = "stale"': {"deadline": 1.0, "late": "stale"},
+    "over > 1": {"over": 1.5},
     "weighted-mix": {"server": WeightedMix(0.5)},
-    "clock of the devices": {},
+    "virtual time of the devices": {},
     "weights above one": {},
     "option of plain rounds": {"options": (Traced(),)},
     "option with work of its own": {"options": (Traced(),)},
 }
-"""Changes of a plain algorithm by which it has a setting."""
+"""Arguments of a plain algorithm, and of the parts in `PARTS`, by which it has a setting."""
+
+PARTS: dict[type, str] = {
+    Reporting: "reporting",
+    Participation: "participation",
+    Rounds: "schedule",
+    Sharing: "sharing",
+}
+"""Parts of which settings change single arguments, and the argument that takes each; the inner ones come first."""
 
 WHOLE: dict[str, Callable[[], Algorithm]] = {
     "round function": lambda: fedasync(EVERY, LOCAL),
@@ -131,40 +132,22 @@ WHOLE: dict[str, Callable[[], Algorithm]] = {
 }
 """Algorithms that have a setting, of themselves."""
 
-BOTH: dict[tuple[str, str], dict[str, Any]] = {
-    ("aggregate_every > 1", 'sampling = "poisson"'): {"schedule": Rounds(Sample(0.5, by="poisson"), 2)},
-    ("aggregate_every > 1", "candidates"): {"schedule": Rounds(Sample(by=PowerOfChoice(2), cohort=1), 2)},
-    ("oort", "active < 1"): drawn(Oort(), active=0.5),
-    ("oort", "aggregate_every > 1"): {"schedule": Rounds(Sample(by=Oort()), 2)},
-    ("over > 1", 'sampling = "poisson"'): drawn("poisson", fraction=0.5, reporting=Reporting(over=1.5)),
-    ("over > 1", "aggregate_every > 1"): {"schedule": Rounds(Sample(reporting=Reporting(over=1.5)), 2)},
-    ('late = "stale"', "aggregate_every > 1"): late(aggregate_every=2),
-    ("active < 1", "privacy"): {
-        **drawn("poisson", fraction=0.5, active=0.5),
-        "options": (Privacy(1.0, 0.1),),
-    },
-    ("personal state", "asynchronous arrivals"): {"sharing": Sharing(statistics="personal")},
-    ("colluding attack", "uplink"): {"options": (Attack(0.1, "little-is-enough"), Uplink((TopK(0.1),)))},
-    ("option that looks at single models", "privacy"): {"options": (Robust(Krum(1)), Privacy(1.0, 0.1))},
-}
-"""Changes of both settings of a pair at once, because both are of one part."""
-
 
 def refused(conflict: Conflict) -> None:
     """Build an algorithm with both settings of a conflict."""
     one, other = conflict.one, conflict.other
     plain = WHOLE[other]() if other in WHOLE else WHOLE[one]() if one in WHOLE else fedavg(EVERY, LOCAL)
     plain = plain if {one, other} & WHOLE.keys() else replace(plain, weighting=Equal())
-    changes = {**CHANGES.get(one, {}), **CHANGES.get(other, {}), **BOTH.get((one, other), {})}
-    private = other == "privacy" and one not in (
-        "aggregate_every > 1",
-        'sampling other than "poisson"',
-        "own rounds",
-        "active < 1",
-    )
-    options = changes.pop("options", ())
-    algorithm = replace(plain, **{**(drawn("poisson", fraction=0.5) if private else {}), **changes}).having(*options)
-    check_clock(algorithm, NIGHT if one == "clock of the devices" else None)
+    poisson = other == "privacy" and one not in ("aggregate_every > 1", "own rounds")
+    keys: dict[str, Any] = {"by": "poisson", "fraction": 0.5} if poisson else {}
+    options = [each for name in (one, other) for each in CHANGES.get(name, {}).get("options", ())]
+    keys |= CHANGES.get(one, {}) | CHANGES.get(other, {})
+    keys.pop("options", None)
+    for part, argument in PARTS.items():
+        if given := {field.name: keys.pop(field.name) for field in fields(part) if field.name in keys}:
+            keys[argument] = part(**given)
+    algorithm = replace(plain, **keys).having(*options)
+    check_virtual_time(algorithm, NIGHT if one == "virtual time of the devices" else None)
 
 
 @pytest.mark.parametrize("conflict", CONFLICTS, ids=lambda conflict: f"{conflict.one}, {conflict.other}")
@@ -175,13 +158,62 @@ def test_a_pair_is_refused(conflict: Conflict) -> None:
     assert re.fullmatch(rf"[^\n]+ with [^\n]+: must {text}", str(error.value))
 
 
-def test_an_option_of_a_user_has_conflicts_of_its_own() -> None:
-    class Own(Option):
-        name: ClassVar[str] = "own"
-        conflicts: ClassVar[tuple[Conflict, ...]] = (Conflict("own", "uplink", "be left out, to see", "remove it"),)
+UPLINK = Uplink((TopK(0.1),))
+LEFT_OUT = ("be left out, to see", "remove it")
 
+
+def own(**declared: Any) -> Option:
+    """Return an option of a user that declares something; its class ends with the test."""
+    return type("Own", (Option,), {"name": "own", **declared})()
+
+
+def test_an_option_of_a_user_has_conflicts_of_its_own() -> None:
+    refusing = own(conflicts=(Conflict("own", "uplink", *LEFT_OUT),))
     with pytest.raises(InputError, match=r"option .*Own.* with uplink = .*: must be left out, to see; remove it"):
-        fedavg(EVERY, LOCAL).having(Own(), Uplink((TopK(0.1),)))
+        fedavg(EVERY, LOCAL).having(refusing, UPLINK)
+    fedavg(EVERY, LOCAL).having(refusing)
+
+
+def test_a_setting_of_a_user_reads_other_parts() -> None:
+    def fast(parts: Algorithm, devices: object) -> str:
+        return f"local.lr = {parts.local.lr}" if parts.local.lr > 1 else ""
+
+    reading = own(settings={"fast": fast}, conflicts=(Conflict("fast", "uplink", *LEFT_OUT),))
+    with pytest.raises(InputError, match=r"local.lr = 2.0 with uplink = .*: must be left out, to see; remove it"):
+        fedavg(EVERY, Local(lr=2.0)).having(reading, UPLINK)
+    fedavg(EVERY, LOCAL).having(reading, UPLINK)
+
+
+@pytest.mark.parametrize(
+    ("declared", "text"),
+    [
+        ({"conflicts": ("own", "uplink")}, r"its `conflicts` must be a tuple of Conflict.* each a text, and has 'own'"),
+        ({"conflicts": "own"}, r"its `conflicts` must be a tuple of Conflict.*, and has 'own'; correct it"),
+        ({"conflicts": (("own", "uplink", "x"),)}, r"`conflicts` must .* has \('own', 'uplink', 'x'\); correct it"),
+        (
+            {"conflicts": (Conflict("own", "uplnk", "x", "y"),)},
+            "`conflicts` names 'uplnk': must .*; did you mean 'uplink'",
+        ),
+        (
+            {"conflicts": (Conflict("onw", "uplink", "x", "y"),)},
+            "its `conflicts` names 'onw': must be .* did you mean 'own'",
+        ),
+        ({"settings": "own"}, "its `settings` must be texts by name, and are 'own'; correct it"),
+        ({"settings": {"own": 3}}, "its `settings` must be texts, or functions .*, and 'own' is 3; correct it"),
+        ({"settings": {"colluding attak": "x"}}, "`settings` names 'colluding attak': must .* mean 'colluding attack'"),
+        (
+            {"columns": "epsilon"},
+            "its `columns` must be a tuple of names such as .*, and is 'epsilon'; correct it",
+        ),
+        ({"columns": (7,)}, r"Own: its `columns` must be a tuple of names .*, and is \(7,\); correct it"),
+        ({"slots": "moment"}, "Own: its `slots` must be a tuple of names such as .*, and is 'moment'; correct it"),
+        ({"needs": "loss"}, "Own: its `needs` must be a tuple of names such as .*, and is 'loss'; correct it"),
+    ],
+)
+def test_a_wrong_declaration_of_a_user_is_refused(declared: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text) as refused:
+        fedavg(EVERY, LOCAL).having(own(**declared))
+    assert "\n" not in str(refused.value)
 
 
 def test_two_options_of_one_name_are_refused() -> None:
@@ -194,7 +226,7 @@ def test_two_options_of_one_name_are_refused() -> None:
 
 
 def test_options_are_the_same_in_all_phases() -> None:
-    private, plain = (replace(fedavg(Sample(0.5, by="poisson"), LOCAL), weighting=Equal()) for _ in range(2))
+    private, plain = (replace(fedavg(Participation(0.5, by="poisson"), LOCAL), weighting=Equal()) for _ in range(2))
     private = private.having(Privacy(1.0, 0.1))
     with pytest.raises(InputError, match="must be the same in all phases"):
         phases(private, (2, plain))
@@ -204,4 +236,5 @@ def test_options_are_the_same_in_all_phases() -> None:
 def test_every_setting_is_of_a_pair() -> None:
     named = {name for each in CONFLICTS for name in (each.one, each.other)}
     assert set(SETTINGS) <= named <= {*SETTINGS, *CHANGES}
+    assert named <= {*CHANGES, *WHOLE}
     assert len({(each.one, each.other) for each in CONFLICTS}) == len(CONFLICTS)

@@ -18,11 +18,11 @@ from algorithms import (
     Location,
     Mix,
     Packed,
+    Participation,
     PersonalLedger,
     PersonalStore,
     Purpose,
     Rounds,
-    Sample,
     Samples,
     Sharing,
     fedbn,
@@ -36,27 +36,27 @@ from tests.kit.federation import perceptron
 
 
 @pytest.mark.parametrize(
-    ("sample", "clients", "size"),
+    ("participation", "clients", "size"),
     [
-        (Sample(), 40, 40),
-        (Sample(fraction=0.1), 5, 1),
-        (Sample(fraction=0.25), 40, 10),
-        (Sample(fraction=0.29), 100, 29),
-        (Sample(fraction=0.1), 69, 6),
-        (Sample(cohort=3), 40, 3),
+        (Participation(), 40, 40),
+        (Participation(fraction=0.1), 5, 1),
+        (Participation(fraction=0.25), 40, 10),
+        (Participation(fraction=0.29), 100, 29),
+        (Participation(fraction=0.1), 69, 6),
+        (Participation(cohort=3), 40, 3),
     ],
 )
-def test_cohort_size(sample: Sample, clients: int, size: int) -> None:
-    assert sample.size(clients) == size
+def test_cohort_size(participation: Participation, clients: int, size: int) -> None:
+    assert participation.size(clients) == size
 
 
 def test_cohorts_are_sorted_distinct_and_keyed() -> None:
     clients = np.arange(100, 50_100)
-    first = Sample(cohort=500).draw(clients, seed=3, round_number=1)
+    first = Participation(cohort=500).draw(clients, seed=3, round_number=1)
     assert len(set(first)) == 500 and (np.diff(first) > 0).all() and first.min() >= 100
-    assert np.array_equal(first, Sample(cohort=500).draw(clients, 3, 1))
-    assert not np.array_equal(first, Sample(cohort=500).draw(clients, 3, 2))
-    assert not np.array_equal(first, Sample(cohort=500).draw(clients, 4, 1))
+    assert np.array_equal(first, Participation(cohort=500).draw(clients, 3, 1))
+    assert not np.array_equal(first, Participation(cohort=500).draw(clients, 3, 2))
+    assert not np.array_equal(first, Participation(cohort=500).draw(clients, 4, 1))
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ def test_cohorts_are_sorted_distinct_and_keyed() -> None:
 )
 def test_wrong_samples_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InputError, match=r"must be .*; "):
-        Sample(**wrong)  # type: ignore[arg-type]
+        Participation(**wrong)  # type: ignore[arg-type]
 
 
 def test_a_cohort_above_the_clients_is_refused_with_the_number() -> None:
     with pytest.raises(InputError, match="at most 5, the number of training clients"):
-        Sample(cohort=6).size(5)
+        Participation(cohort=6).size(5)
 
 
 def test_rounds_aggregate_every_s_th() -> None:
@@ -88,8 +88,8 @@ def test_rounds_aggregate_every_s_th() -> None:
 
 def test_cohorts_by_size_are_drawn_in_proportion_without_replacement() -> None:
     clients, samples = np.arange(4), np.array([1, 2, 3, 0])
-    sample = Sample(cohort=2, by="size")
-    pairs = [tuple(sample.draw(clients, 0, number, samples).tolist()) for number in range(20_000)]
+    participation = Participation(cohort=2, by="size")
+    pairs = [tuple(participation.draw(clients, 0, number, samples).tolist()) for number in range(20_000)]
     # the first in proportion to its size, the second to its size among the rest
     chance = {
         (i, j): samples[i] / 6 * samples[j] / (6 - samples[i]) + samples[j] / 6 * samples[i] / (6 - samples[j])
@@ -102,9 +102,9 @@ def test_cohorts_by_size_are_drawn_in_proportion_without_replacement() -> None:
 
 def test_a_cohort_by_size_needs_clients_with_samples() -> None:
     with pytest.raises(InputError, match="a cohort of 3 clients, 2 of them with a chance above 0: must be at most 2"):
-        Sample(cohort=3, by="size").draw(np.arange(4), 0, 1, np.array([1, 0, 5, 0]))
+        Participation(cohort=3, by="size").draw(np.arange(4), 0, 1, np.array([1, 0, 5, 0]))
     with pytest.raises(InputError, match=r"algorithm\.sampling = 'loss'"):
-        Sample(by="loss")  # type: ignore[arg-type]
+        Participation(by="loss")  # type: ignore[arg-type]
 
 
 def test_a_deal_is_a_permutation_of_its_round() -> None:
@@ -135,11 +135,11 @@ def test_weights() -> None:
 def test_weighing_by_samples_is_refused_where_models_are_redistributed() -> None:
     with pytest.raises(InputError, match=r"aggregate_every = 3: must be Equal\(\)"):
         Algorithm(Rounds(aggregate_every=3), Local(), weighting=Samples())
-    assert radfed(Sample(), Local(), aggregate_every=3).weighting == Equal()
+    assert radfed(Participation(), Local(), aggregate_every=3).weighting == Equal()
 
 
 def test_an_algorithm_describes_itself() -> None:
-    text = repr(fedbn(Sample(cohort=2), Local(lr=0.5)))
+    text = repr(fedbn(Participation(cohort=2), Local(lr=0.5)))
     assert (
         "Sharing(weights='shared', affine='personal', statistics='personal'" in text
         and "lr=0.5" in text
@@ -156,11 +156,14 @@ def test_place_divides_by_layer_type() -> None:
 
 def test_fedbn_without_batch_norm_is_refused() -> None:
     with pytest.raises(InputError, match="the model has no batch-norm layer"):
-        fedbn(Sample(), Local()).sharing.divide(Layout.of(perceptron()))
+        fedbn(Participation(), Local()).sharing.divide(Layout.of(perceptron()))
 
 
 def test_outsiders_own_statistics_need_clients_that_keep_theirs() -> None:
-    assert (fedbn(Sample(), Local()).sharing.outsider, silobn(Sample(), Local()).sharing.outsider) == ("average", "own")
+    assert (fedbn(Participation(), Local()).sharing.outsider, silobn(Participation(), Local()).sharing.outsider) == (
+        "average",
+        "own",
+    )
     with pytest.raises(InputError, match=r"algorithm.outsider = 'own': must be \"average\" if statistics are shared"):
         Sharing(outsider="own")
     with pytest.raises(InputError, match=r"algorithm.outsider = 'both'"):

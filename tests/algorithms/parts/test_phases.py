@@ -17,8 +17,8 @@ from algorithms import (
     Local,
     LossAgreement,
     Mix,
+    Participation,
     Purpose,
-    Sample,
     Sharing,
     fedavg,
     fedbn,
@@ -37,7 +37,7 @@ from tests.kit.federation import Samples, clients, perceptron
 from tests.kit.rounds import SIZES, run, same, simulate
 
 Federation = Callable[..., InlineFleet]
-HALF = Sample(fraction=0.5)
+HALF = Participation(fraction=0.5)
 LOCAL = Local(lr=0.1, batch_size=4)
 
 

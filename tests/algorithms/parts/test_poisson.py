@@ -6,7 +6,7 @@ from copy import deepcopy
 import numpy as np
 from scipy.stats import binom, chisquare
 
-from algorithms import Local, Sample, fedavg
+from algorithms import Local, Participation, fedavg
 from raysim.fleet.inline import InlineFleet
 from tests.kit.reference import DATA, agree, drawn, engine, mean, module, sgd, train
 
@@ -16,8 +16,8 @@ CLIENTS = np.arange(20) * 3
 
 
 def cohorts(rate: float, rounds: int = 4000) -> list[np.ndarray]:
-    sample = Sample(rate, by="poisson")
-    return [sample.draw(CLIENTS, 7, number) for number in range(1, rounds + 1)]
+    participation = Participation(rate, by="poisson")
+    return [participation.draw(CLIENTS, 7, number) for number in range(1, rounds + 1)]
 
 
 def test_the_size_is_binomial_and_every_client_equally_likely() -> None:
@@ -36,15 +36,15 @@ def test_the_size_is_binomial_and_every_client_equally_likely() -> None:
 
 def test_rate_one_draws_all() -> None:
     assert all(np.array_equal(each, CLIENTS) for each in cohorts(1.0, 5))
-    assert Sample(0.29, by="poisson").size(100) == 29
+    assert Participation(0.29, by="poisson").size(100) == 29
 
 
 def test_federated_averaging_over_cohorts_of_any_size(federation: Federation) -> None:
-    sample = Sample(0.3, by="poisson")
-    state, fleet = engine(federation, fedavg(sample, LOCAL), rounds=8)
+    participation = Participation(0.3, by="poisson")
+    state, fleet = engine(federation, fedavg(participation, LOCAL), rounds=8)
     x, sizes = module(), []
     for number in range(1, 9):
-        cohort = sample.draw(np.arange(6), 0, number)
+        cohort = participation.draw(np.arange(6), 0, number)
         sizes.append(len(cohort))
         models = [deepcopy(x) for _ in cohort]
         for model, client in zip(models, cohort, strict=True):

@@ -13,9 +13,9 @@ from algorithms import (
     Importance,
     InputError,
     Local,
+    Participation,
     PersonalLedger,
     Rounds,
-    Sample,
     State,
     begin,
     current_model,
@@ -32,17 +32,19 @@ from tests.kit.rounds import same
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.1, batch_size=4)
-SOMETIMES = Sample(cohort=4, active=0.4)
+SOMETIMES = Participation(cohort=4, active=0.4)
 
 
 def test_only_active_clients_are_drawn() -> None:
     every = np.arange(1000)
-    sizes = [len(Sample(active=0.3).draw(every, 0, number)) for number in range(1, 50)]
+    sizes = [len(Participation(active=0.3).draw(every, 0, number)) for number in range(1, 50)]
     assert 250 < min(sizes) < max(sizes) < 350 and len(set(sizes)) > 5
-    cohort = Sample(cohort=10, active=0.3).draw(every, 0, 1)
-    assert set(cohort) <= set(Sample(active=0.3).draw(every, 0, 1)) and len(cohort) == 10
-    assert len(Sample(cohort=10, active=0.001).draw(every, 0, 1)) < 10
-    assert np.array_equal(Sample(cohort=10, active=1.0).draw(every, 0, 1), Sample(cohort=10).draw(every, 0, 1))
+    cohort = Participation(cohort=10, active=0.3).draw(every, 0, 1)
+    assert set(cohort) <= set(Participation(active=0.3).draw(every, 0, 1)) and len(cohort) == 10
+    assert len(Participation(cohort=10, active=0.001).draw(every, 0, 1)) < 10
+    assert np.array_equal(
+        Participation(cohort=10, active=1.0).draw(every, 0, 1), Participation(cohort=10).draw(every, 0, 1)
+    )
 
 
 def rounds(federation: Federation, fewer: str, count: int = 30) -> tuple[list[State], InlineFleet]:
@@ -84,7 +86,7 @@ def test_dropped_models_are_fewer_until_the_aggregate(federation: Federation) ->
 
 
 def test_a_round_without_anybody_drops_no_model(federation: Federation) -> None:
-    algorithm = radfed(Sample(active=0.25), LOCAL, aggregate_every=6, fewer="drop")
+    algorithm = radfed(Participation(active=0.25), LOCAL, aggregate_every=6, fewer="drop")
     fleet = federation(clients((9, 8, 7, 6)), perceptron())
     state, empty = begin(perceptron(), fleet, 0), 0
     for _ in range(40):
@@ -98,13 +100,13 @@ def test_a_round_without_anybody_drops_no_model(federation: Federation) -> None:
 def test_chances_that_ran_out_make_smaller_cohorts() -> None:
     by = Importance(gamma=1.0)
     few = np.array([0.5, 0.0, 0.2, 0.0])
-    assert Sample(cohort=3, by=by).draw(np.arange(4), 0, 9, few).tolist() == [0, 2]
-    assert len(Sample(cohort=3, by="size", active=0.9).draw(np.arange(4), 0, 9, few)) <= 2
+    assert Participation(cohort=3, by=by).draw(np.arange(4), 0, 9, few).tolist() == [0, 2]
+    assert len(Participation(cohort=3, by="size", active=0.9).draw(np.arange(4), 0, 9, few)) <= 2
     # Where nobody has a chance, all have the same.
-    for sample in (Sample(cohort=2, by=by), Sample(cohort=2, by="size", active=0.99)):
-        assert len(sample.draw(np.arange(4), 0, 9, np.zeros(4))) == 2
+    for participation in (Participation(cohort=2, by=by), Participation(cohort=2, by="size", active=0.99)):
+        assert len(participation.draw(np.arange(4), 0, 9, np.zeros(4))) == 2
     with pytest.raises(InputError, match="with a chance above 0"):
-        Sample(cohort=3, by="size").draw(np.arange(4), 0, 9, few)
+        Participation(cohort=3, by="size").draw(np.arange(4), 0, 9, few)
 
 
 def test_models_that_wait_are_aggregated(federation: Federation) -> None:
@@ -124,7 +126,10 @@ def test_models_that_wait_are_aggregated(federation: Federation) -> None:
 
 def test_a_round_without_anybody_changes_nothing(federation: Federation) -> None:
     fleet = federation(clients((9, 8)), perceptron())
-    for algorithm in (fedavg(Sample(active=1e-9), LOCAL), radfed(Sample(active=1e-9), LOCAL, aggregate_every=2)):
+    for algorithm in (
+        fedavg(Participation(active=1e-9), LOCAL),
+        radfed(Participation(active=1e-9), LOCAL, aggregate_every=2),
+    ):
         state = begin(perceptron(), fleet, 0)
         for _ in range(3):
             state = next_round(state, algorithm, fleet)
@@ -149,9 +154,9 @@ def test_the_same_clients_whatever_the_blocks(federation: Federation) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Sample(active=0.0), r"algorithm.active = 0.0: must be in \(0, 1\]"),
-        (lambda: Sample(active=1.5), "algorithm.active = 1.5"),
-        (lambda: Rounds(Sample(), 2, "stop"), "algorithm.fewer = 'stop'"),  # type: ignore[arg-type]
+        (lambda: Participation(active=0.0), r"algorithm.active = 0.0: must be in \(0, 1\]"),
+        (lambda: Participation(active=1.5), "algorithm.active = 1.5"),
+        (lambda: Rounds(Participation(), 2, "stop"), "algorithm.fewer = 'stop'"),  # type: ignore[arg-type]
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Callable[[], object], message: str) -> None:
@@ -161,7 +166,7 @@ def test_what_makes_no_sense_is_refused(make: Callable[[], object], message: str
 
 def test_a_client_that_joins_later_takes_the_shared_entries_and_learns_its_own(federation: Federation) -> None:
     """FedBN, appendix G: the first case."""
-    data, algorithm = clients((9, 8, 7)), fedbn(Sample(), LOCAL)
+    data, algorithm = clients((9, 8, 7)), fedbn(Participation(), LOCAL)
     fleet = federation(data, perceptron(True), algorithm.sharing)
     fleet.census = Census(np.arange(3), np.array([9, 8, 7]), joins=np.array([1, 1, 4]))
     alone = federation(data[:2], perceptron(True), algorithm.sharing)
@@ -181,9 +186,9 @@ def test_a_share_is_of_those_who_have_joined(federation: Federation) -> None:
     fleet.census = replace(fleet.census, joins=np.array([1] * 10 + [5] * 30))
     state = begin(perceptron(), fleet, 0)
 
-    def cohort(number: int, sample: Sample) -> int:
-        draft = Draft.of(replace(state, round=number - 1), fedavg(sample, LOCAL), fleet)
+    def cohort(number: int, participation: Participation) -> int:
+        draft = Draft.of(replace(state, round=number - 1), fedavg(participation, LOCAL), fleet)
         return len(Joins().attend(draft).attended().drawn)
 
-    assert [cohort(number, Sample(fraction=0.5)) for number in (4, 5)] == [5, 20]
-    assert cohort(4, Sample(cohort=12)) == 10
+    assert [cohort(number, Participation(fraction=0.5)) for number in (4, 5)] == [5, 20]
+    assert cohort(4, Participation(cohort=12)) == 10

@@ -17,7 +17,7 @@ from algorithms import (
     InputError,
     Layout,
     Local,
-    Sample,
+    Participation,
     Sharing,
     begin,
     choose,
@@ -40,7 +40,7 @@ from tests.kit.rounds import simulate
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.1, batch_size=4, epochs=2, momentum=0.9, weight_decay=0.1)
-HALF = Sample(fraction=0.5)
+HALF = Participation(fraction=0.5)
 FROZEN = ("0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var", "1.num_batches_tracked")
 TRAINED = 4 * (5 * 6 + 6 + 2 * 6 + 6 * 3 + 3)
 STATISTICS = 4 * 2 * 6 + 8

@@ -12,8 +12,8 @@ from algorithms import (
     InputError,
     Local,
     Option,
+    Participation,
     PendingRound,
-    Sample,
     begin,
     fedavg,
     fedbuff,
@@ -25,7 +25,7 @@ from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import clients, perceptron
 
 Federation = Callable[..., InlineFleet]
-PLAIN = fedavg(Sample(), Local(lr=0.1, batch_size=4))
+PLAIN = fedavg(Participation(), Local(lr=0.1, batch_size=4))
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,11 @@ def test_an_option_has_a_name_of_its_own(name: Any) -> None:
 
 def test_a_subclass_of_local_is_refused() -> None:
     with pytest.raises(InputError, match=r"must be a Local and no subclass.*write Local\(method=...\)"):
-        fedavg(Sample(), type("Stepping", (Local,), {})())
+        fedavg(Participation(), type("Stepping", (Local,), {})())
 
 
 def test_samplers_are_given_to_the_schedule() -> None:
-    with pytest.raises(InputError, match=r"write Sample\(by=Importance"):
+    with pytest.raises(InputError, match=r"write Participation\(by=Importance"):
         PLAIN.having(Importance())
 
 
@@ -122,7 +122,7 @@ def test_a_round_of_ones_own_is_checked(federation: Federation, round_of: Any, t
     assert one_round(federation, replace(PLAIN, own_round=start_synchronous)).round == 1
 
 
-@pytest.mark.parametrize("algorithm", [PLAIN, fedbuff(Sample(), Local(lr=0.1, batch_size=4), buffer=2)])
+@pytest.mark.parametrize("algorithm", [PLAIN, fedbuff(Participation(), Local(lr=0.1, batch_size=4), buffer=2)])
 def test_a_round_is_finished_once(federation: Federation, algorithm: Any) -> None:
     fleet = federation(clients((9, 5, 7)), perceptron())
     pending = start_round(begin(perceptron(), fleet, 0), algorithm, fleet)

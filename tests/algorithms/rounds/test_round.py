@@ -16,8 +16,8 @@ from algorithms import (
     InputError,
     Local,
     Mix,
+    Participation,
     Purpose,
-    Sample,
     State,
     begin,
     centralized,
@@ -36,7 +36,7 @@ from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import clients, named, perceptron
 from tests.kit.rounds import SIZES, Federation, run, same, simulate, train
 
-HALF = Sample(fraction=0.5)
+HALF = Participation(fraction=0.5)
 LOCAL = Local(lr=0.1, batch_size=4)
 TABLE = {name: named(name, HALF, LOCAL) for name in ALGORITHMS} | {
     "fedasync, drawn": fedasync(HALF, LOCAL, staleness="hinge", a=0.5, b=1, max_staleness=5),
@@ -122,10 +122,10 @@ def test_mixing_whole_is_assigning(federation: Federation) -> None:
 @pytest.mark.parametrize(
     "algorithm",
     [
-        fedavg(Sample(), LOCAL),
-        fedprox(Sample(), LOCAL, proximal=0),
-        radfed(Sample(), LOCAL, aggregate_every=3),
-        centralized(Sample(), LOCAL),
+        fedavg(Participation(), LOCAL),
+        fedprox(Participation(), LOCAL, proximal=0),
+        radfed(Participation(), LOCAL, aggregate_every=3),
+        centralized(Participation(), LOCAL),
     ],
 )
 def test_one_client_is_centralised_sgd(algorithm: Algorithm, federation: Federation) -> None:
@@ -140,7 +140,7 @@ def test_one_client_is_centralised_sgd(algorithm: Algorithm, federation: Federat
 
 def test_fedavg_matches_its_pseudo_code(federation: Federation) -> None:
     data = clients((11, 4, 9, 23))
-    state = run(federation, fedavg(Sample(), LOCAL), data, rounds=3, norm=False)
+    state = run(federation, fedavg(Participation(), LOCAL), data, rounds=3, norm=False)
     module = perceptron()
     for number in range(1, 4):
         models = [deepcopy(module) for _ in data]
@@ -177,7 +177,7 @@ def test_radfed_matches_its_pseudo_code(federation: Federation) -> None:
 
 def test_fedbn_matches_its_pseudo_code(federation: Federation) -> None:
     data = clients((11, 4, 9))
-    algorithm = fedbn(Sample(), LOCAL)
+    algorithm = fedbn(Participation(), LOCAL)
     fleet = federation(data, perceptron(True), algorithm.sharing)
     state = simulate(algorithm, fleet, perceptron(True), rounds=3)
     models = [perceptron(True) for _ in data]
@@ -217,7 +217,7 @@ def test_between_aggregates_the_current_model_is_what_a_aggregate_would_give(fed
 
 
 def test_clients_without_samples_change_nothing(federation: Federation) -> None:
-    for algorithm in (fedavg(Sample(), LOCAL), radfed(Sample(), LOCAL, aggregate_every=2)):
+    for algorithm in (fedavg(Participation(), LOCAL), radfed(Participation(), LOCAL, aggregate_every=2)):
         fleet = federation(clients((0, 0)), perceptron())
         state = simulate(algorithm, fleet, perceptron(), rounds=3)
         assert same(state.model, fleet.layouts.shared.pack(perceptron().state_dict()))
@@ -225,7 +225,7 @@ def test_clients_without_samples_change_nothing(federation: Federation) -> None:
 
 
 def test_a_model_that_meets_an_empty_client_keeps_its_weight(federation: Federation) -> None:
-    algorithm = radfed(Sample(), LOCAL, aggregate_every=5)
+    algorithm = radfed(Participation(), LOCAL, aggregate_every=5)
     fleet = federation(clients((9, 0)), perceptron())
     state = next_round(begin(perceptron(), fleet, 0), algorithm, fleet)
     assert sorted(traveller.weight for traveller in state.travelling_models) == [0, 1]
@@ -236,14 +236,14 @@ def test_a_model_that_meets_an_empty_client_keeps_its_weight(federation: Federat
 
 
 def test_a_batch_of_one_is_passed_over_under_batch_norm(federation: Federation) -> None:
-    state = run(federation, fedavg(Sample(), LOCAL), clients((1, 5)), rounds=1)
+    state = run(federation, fedavg(Participation(), LOCAL), clients((1, 5)), rounds=1)
     assert state.report is not None
     assert state.report.updates.report["steps"].tolist() == [0, 1]
     assert state.report.updates.weights.tolist() == [0, 5]
 
 
 def test_aggregated_counters_are_the_largest(federation: Federation) -> None:
-    state = run(federation, fedavg(Sample(), LOCAL), clients((8, 20)), rounds=2)
+    state = run(federation, fedavg(Participation(), LOCAL), clients((8, 20)), rounds=2)
     assert state.model.integers[0] == 10  # two rounds of 20 / 4 steps
 
 
@@ -268,7 +268,7 @@ def test_newcomers_start_from_what_place_says(federation: Federation) -> None:
     data = clients((8, 8, 8, 8))
     models = []
     for newcomer in ("initial", "average"):
-        algorithm = fedbn(Sample(cohort=1), LOCAL, newcomer=newcomer)  # type: ignore[arg-type]
+        algorithm = fedbn(Participation(cohort=1), LOCAL, newcomer=newcomer)  # type: ignore[arg-type]
         models.append(run(federation, algorithm, data, rounds=4).model)
     assert not same(*models)
 
@@ -282,7 +282,7 @@ class Below:
 
 
 def test_weights_below_zero_are_refused(federation: Federation) -> None:
-    algorithm = replace(fedavg(Sample(), LOCAL), weighting=Below())
+    algorithm = replace(fedavg(Participation(), LOCAL), weighting=Below())
     with pytest.raises(InputError, match="must give weights >= 0, and gives client 0 -11"):
         run(federation, algorithm, clients(SIZES), rounds=1)
 

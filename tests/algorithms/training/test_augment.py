@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms import Augmented, Compute, Local, Purpose, Sample, begin, fedavg, fedtan, next_round, torch_seed
+from algorithms import Augmented, Compute, Local, Participation, Purpose, begin, fedavg, fedtan, next_round, torch_seed
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import clients, perceptron
 from tests.kit.reference import DATA, FP64, agree, drawn, mean, module, sgd, train
@@ -17,7 +17,7 @@ from tests.kit.stacked import differ, seeded
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.1, batch_size=4, epochs=2)
-HALF = Sample(fraction=0.5)
+HALF = Participation(fraction=0.5)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def test_every_execution_trains_on_the_same_samples(execution: str, model: str, 
         fleet = federation(clients((7, 4, 1, 9, 0, 7)), seeded(model).double(), None, 5, compute, lanes, Stretch())
         state = begin(seeded(model).double(), fleet, seed=4, rounds=2)
         for number in (1, 2):
-            state = next_round(state, fedavg(Sample(), LOCAL), fleet, last=number == 2)
+            state = next_round(state, fedavg(Participation(), LOCAL), fleet, last=number == 2)
         states.append(state)
     assert differ(states[0].model, states[1].model) < 1e-9
     assert states[0].report and states[0].report.updates.report["samples"].tolist() == [7, 4, 1, 9, 0, 7]
@@ -67,10 +67,10 @@ def test_every_execution_trains_on_the_same_samples(execution: str, model: str, 
 def test_a_step_in_common_is_on_augmented_samples_too(federation: Federation) -> None:
     """With one client FedTAN's common statistics are its own, so it is FedAvg."""
     states = []
-    for algorithm in (fedavg(Sample(), LOCAL), fedtan(Sample(), LOCAL)):
+    for algorithm in (fedavg(Participation(), LOCAL), fedtan(Participation(), LOCAL)):
         fleet = federation(clients((11,)), perceptron(True).double(), compute=FP64, augment=Stretch())
         states.append(simulate(algorithm, fleet, perceptron(True).double(), 2))
-    plain = simulate(fedavg(Sample(), LOCAL), federation(clients((11,)), module(), compute=FP64), module(), 2)
+    plain = simulate(fedavg(Participation(), LOCAL), federation(clients((11,)), module(), compute=FP64), module(), 2)
     assert differ(states[0].model, states[1].model) < 1e-9
     assert differ(states[0].model, plain.model) > 1e-3
 

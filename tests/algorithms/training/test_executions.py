@@ -18,8 +18,8 @@ from algorithms import (
     Local,
     Method,
     Packed,
+    Participation,
     Resident,
-    Sample,
     Sharing,
     State,
     begin,
@@ -85,12 +85,13 @@ NOT_FUSED = NEEDS_BATCH_NORM | {"apfl", "pfedme", "per-fedavg", "moon"}
 """Algorithms about batch norm, which a fused model has not, or whose gradients are not by hand."""
 
 FORMED = NOT_FUSED | {
-    *("fedasync", "fedbuff", "centralized", "radfedi", "q-fedavg", "scaffold", "feddyn"),
+    *("fedasync", "fedbuff", "centralized", "ifca", "radfedi", "q-fedavg", "scaffold", "feddyn"),
     *("singleset", "fedper", "fedrep", "lg-fedavg", "fedbabu", "ditto"),
 }
 """Algorithms that form each client's model."""
 
-WITHOUT = {"vectorised": set(), "fused": NOT_FUSED, "low-rank": FORMED}
+WITHOUT = {"fused": NOT_FUSED, "low-rank": FORMED}
+"""Algorithms that have no such execution; `test_properties.py` has all of them vectorised."""
 
 
 def run(federation: Federation, algorithm: Algorithm, model: str, compute: Compute, rounds: int, lanes: int) -> State:
@@ -108,7 +109,7 @@ def run(federation: Federation, algorithm: Algorithm, model: str, compute: Compu
 def test_the_other_updates_and_algorithms_have_no_such_execution() -> None:
     assert {name for name, local in LOCALS.items() if not local.arithmetic.is_foldable} == NOT_FOLDABLE
     assert {name for name, local in LOCALS.items() if not keeps_low_rank(local)} == NOT_FOLDABLE | NOT_LOW_RANK
-    algorithms = {name: named(name, Sample(fraction=0.7), LOCAL) for name in ALGORITHMS}
+    algorithms = {name: named(name, Participation(fraction=0.7), LOCAL) for name in ALGORITHMS}
     assert {name for name, each in algorithms.items() if cannot_fuse(each)} == NOT_FUSED
     formed = {name for name, each in algorithms.items() if forms_models(each) or not keeps_low_rank(each.local)}
     assert formed == FORMED
@@ -116,7 +117,7 @@ def test_the_other_updates_and_algorithms_have_no_such_execution() -> None:
 
 @pytest.mark.parametrize(("execution", "local", "model"), UPDATES)
 def test_stacked_updates_equal_sequential_ones(model: str, local: str, execution: str, federation: Federation) -> None:
-    algorithm = fedavg(Sample(), LOCALS[local])
+    algorithm = fedavg(Participation(), LOCALS[local])
     # float32 is compared on a single client update each: rounding grows from round to round.
     compared = [("fp64", 1e-9, 2), ("fp32", 1e-5, 1)] if local == "all" else [("fp64", 1e-9, 1)]
     for precision, most, rounds in compared:
@@ -133,13 +134,12 @@ def test_stacked_updates_equal_sequential_ones(model: str, local: str, execution
 
 
 @pytest.mark.parametrize(
-    ("execution", "name"), [(each, name) for each in STACKED for name in ALGORITHMS if name not in WITHOUT[each]]
+    ("execution", "name"), [(each, name) for each in WITHOUT for name in ALGORITHMS if name not in WITHOUT[each]]
 )
 def test_every_algorithm_stacks(name: str, execution: str, federation: Federation) -> None:
-    algorithm = named(name, Sample(fraction=0.7), LOCAL)
-    model = "batch_norm" if execution == "vectorised" else "linear"
-    plain = run(federation, algorithm, model, Compute("sequential", "fp64"), 3, 1)
-    stacked = run(federation, algorithm, model, Compute(execution, "fp64"), 3, 3)  # type: ignore[arg-type]
+    algorithm = named(name, Participation(fraction=0.7), LOCAL)
+    plain = run(federation, algorithm, "linear", Compute("sequential", "fp64"), 3, 1)
+    stacked = run(federation, algorithm, "linear", Compute(execution, "fp64"), 3, 3)  # type: ignore[arg-type]
     assert differ(stacked.model, plain.model) < 1e-9
     assert differ(stacked.average, plain.average) < 1e-9
 
@@ -162,7 +162,7 @@ def forms_models(algorithm: Algorithm) -> str:
 @pytest.mark.parametrize("make", [scaffold, feddyn])
 def test_terms_that_read_slots_are_fused_if_asked(make: Callable[..., Algorithm], federation: Federation) -> None:
     local = replace(LOCAL, epochs=2, weight_decay=0.1)
-    algorithm = make(Sample(fraction=0.7), local)
+    algorithm = make(Participation(fraction=0.7), local)
     plain, fused = (
         run(federation, algorithm, "linear", Compute(execution, "fp64"), 3, 3 if execution == "fused" else 1)
         for execution in ("sequential", "fused")
@@ -193,7 +193,7 @@ class Drifting(Method):
 @pytest.mark.parametrize("proximal", [0.0, 0.5])
 def test_a_methods_own_affine_terms_are_fused(momentum: float, proximal: float, federation: Federation) -> None:
     local = replace(LOCAL, epochs=2, momentum=momentum, method=Drifting(proximal))
-    algorithm = fedavg(Sample(), local)
+    algorithm = fedavg(Participation(), local)
     assert choose(local, seeded("linear"), torch.zeros(4), "cpu", 1).execution == "fused"
     plain, stacked, fused = (
         run(federation, algorithm, "linear", Compute(execution, "fp64"), 2, lanes)
@@ -201,7 +201,7 @@ def test_a_methods_own_affine_terms_are_fused(momentum: float, proximal: float, 
     )
     assert differ(stacked.model, plain.model) < 1e-9
     assert differ(fused.model, plain.model) < 1e-9
-    without = run(federation, fedavg(Sample(), LOCAL), "linear", Compute("sequential", "fp64"), 2, 1)
+    without = run(federation, fedavg(Participation(), LOCAL), "linear", Compute("sequential", "fp64"), 2, 1)
     assert differ(plain.model, without.model) > 1e-3
 
 
@@ -214,7 +214,7 @@ def test_a_chain_with_a_stage_that_is_not_affine_is_not_fused() -> None:
 
 
 def test_redistributed_models_stack(federation: Federation) -> None:
-    algorithm = radfed(Sample(cohort=6), LOCAL, aggregate_every=3)
+    algorithm = radfed(Participation(cohort=6), LOCAL, aggregate_every=3)
     states = [
         run(federation, algorithm, "linear", Compute(execution, "fp64"), 5, 4)  # type: ignore[arg-type]
         for execution in ("sequential", *STACKED)
@@ -245,7 +245,7 @@ def test_a_lane_does_not_depend_on_its_neighbours(execution: str) -> None:
 
 
 def test_dropout_draws_from_the_key_alone(federation: Federation) -> None:
-    algorithm = fedavg(Sample(), LOCAL)
+    algorithm = fedavg(Participation(), LOCAL)
     first, second = (run(federation, algorithm, "group_norm", Compute("sequential"), 2, 1) for _ in range(2))
     assert differ(first.model, second.model) == 0
     torch.manual_seed(8)
@@ -284,7 +284,7 @@ def test_dropout_without_a_key_is_refused() -> None:
 
 @pytest.mark.parametrize("model", ["batch_norm", "convolution"])
 def test_bfloat16_trains_close_to_float32(model: str, federation: Federation) -> None:
-    algorithm = fedavg(Sample(), LOCAL)
+    algorithm = fedavg(Participation(), LOCAL)
     exact, rough = (
         run(federation, algorithm, model, Compute("sequential", precision), 2, 1)  # type: ignore[arg-type]
         for precision in ("fp32", "bf16")
@@ -294,7 +294,7 @@ def test_bfloat16_trains_close_to_float32(model: str, federation: Federation) ->
 
 
 def test_channels_last_is_the_same_convolution(federation: Federation) -> None:
-    algorithm = fedavg(Sample(), LOCAL)
+    algorithm = fedavg(Participation(), LOCAL)
     states = [
         run(federation, algorithm, "convolution", Compute("sequential", "fp64", channels_last=last), 2, 1)
         for last in (False, True)
@@ -305,7 +305,7 @@ def test_channels_last_is_the_same_convolution(federation: Federation) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 def test_a_compiled_model_trains_the_same(federation: Federation) -> None:
-    algorithm = fedavg(Sample(), LOCAL)
+    algorithm = fedavg(Participation(), LOCAL)
     states = [
         run(federation, algorithm, "convolution", Compute("sequential", "fp64", compile=compiled), 1, 1)
         for compiled in (False, True)
@@ -380,7 +380,7 @@ def test_an_activation_that_stands_twice_is_applied_twice(federation: Federation
     MODELS["shared_activation"] = shared_activation
     try:
         states = [
-            run(federation, fedavg(Sample(), LOCAL), "shared_activation", Compute(execution, "fp64"), 1, 3)  # type: ignore[arg-type]
+            run(federation, fedavg(Participation(), LOCAL), "shared_activation", Compute(execution, "fp64"), 1, 3)  # type: ignore[arg-type]
             for execution in ("sequential", "fused")
         ]
     finally:
@@ -434,7 +434,7 @@ def test_a_module_that_draws_by_itself_draws_from_the_key(federation: Federation
         for seed in (3, 4):
             torch.manual_seed(seed)
             before = torch.get_rng_state()
-            models.append(run(federation, fedavg(Sample(), LOCAL), "draws", Compute("sequential"), 2, 1).model)
+            models.append(run(federation, fedavg(Participation(), LOCAL), "draws", Compute("sequential"), 2, 1).model)
             assert torch.equal(before, torch.get_rng_state())
     finally:
         del MODELS["draws"]
@@ -458,7 +458,7 @@ def test_a_parameter_without_gradient_is_not_trained(execution: str, federation:
 
     MODELS["frozen"] = frozen
     try:
-        state = run(federation, fedavg(Sample(), LOCAL), "frozen", Compute(execution), 1, 3)  # type: ignore[arg-type]
+        state = run(federation, fedavg(Participation(), LOCAL), "frozen", Compute(execution), 1, 3)  # type: ignore[arg-type]
         trained = Sharing().divide(Layout.of(seeded("frozen"))).shared.unpack(state.model)
         assert set(trained) == {"2.weight", "2.bias"}
         for name, value in trained.items():

@@ -19,8 +19,8 @@ from algorithms import (
     LocalSteps,
     Method,
     Packed,
+    Participation,
     Resident,
-    Sample,
     Sharing,
     State,
     begin,
@@ -71,7 +71,7 @@ def distance(a: Packed, b: Packed) -> float:
 def test_an_update_that_is_not_finite_leaves_the_others_alone(policy: str, federation: Federation) -> None:
     data = clients(SIZES)
     data[3] = (data[3][0] * torch.inf, data[3][1])
-    algorithm = fedavg(Sample(), replace(LOCAL, nonfinite=policy))  # type: ignore[arg-type]
+    algorithm = fedavg(Participation(), replace(LOCAL, nonfinite=policy))  # type: ignore[arg-type]
     plain, low = (run(federation, algorithm, execution, data=data) for execution in EXECUTIONS)
     assert distance(low.model, plain.model) < 1e-9 and np.isfinite(low.model.floats).all()
     assert plain.report is not None and low.report is not None
@@ -81,13 +81,15 @@ def test_an_update_that_is_not_finite_leaves_the_others_alone(policy: str, feder
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
 def test_weights_that_overflow_in_the_last_step_are_found(execution: str, federation: Federation) -> None:
-    algorithm = fedavg(Sample(), Local(lr=3e38, batch_size="full", epochs=1))
+    algorithm = fedavg(Participation(), Local(lr=3e38, batch_size="full", epochs=1))
     with pytest.raises(DivergedError, match=r"client 0 in round 1: entry '\d\.(weight|bias)' is not finite"):
         run(federation, algorithm, execution, "fp32", data=[(x * 100, y) for x, y in clients(SIZES)])
 
 
 def test_models_are_compared_as_they_were_sent(federation: Federation) -> None:
-    states = [run(federation, fedavg(Sample(), LOCAL).having(Divergence()), execution) for execution in EXECUTIONS]
+    states = [
+        run(federation, fedavg(Participation(), LOCAL).having(Divergence()), execution) for execution in EXECUTIONS
+    ]
     plain, low = (state.report.measures for state in states if state.report)
     assert low["dl"] == pytest.approx(plain["dl"], abs=1e-9)
     assert low["dl_updates"] == pytest.approx(plain["dl_updates"], abs=1e-9)
@@ -99,7 +101,7 @@ def test_a_buffer_does_not_decay(federation: Federation) -> None:
         made.register_buffer("scale", torch.ones(3, dtype=torch.float64))
         return made
 
-    algorithm, models = fedavg(Sample(), LOCAL), []
+    algorithm, models = fedavg(Participation(), LOCAL), []
     for execution in EXECUTIONS:
         fleet = federation(clients(SIZES), buffered(), algorithm.sharing, 3, Compute(execution, "fp64"), 1)  # type: ignore[arg-type]
         models.append(next_round(begin(buffered(), fleet, seed=4), algorithm, fleet).model)
@@ -122,7 +124,7 @@ def test_an_update_that_ends_with_a_change_of_its_own_has_no_low_rank() -> None:
 
 
 def test_a_counter_goes_on(federation: Federation) -> None:
-    algorithm = fedmmb(Sample(), Local(lr=0.05, batch_size=4), batches=1)
+    algorithm = fedmmb(Participation(), Local(lr=0.05, batch_size=4), batches=1)
     plain, low = (run(federation, algorithm, execution) for execution in EXECUTIONS)
     assert distance(low.model, plain.model) < 1e-9
     np.testing.assert_array_equal(low.average.integers, plain.average.integers)
@@ -168,12 +170,12 @@ def test_clients_of_few_samples_are_of_low_rank(samples: int, expected: str) -> 
 @pytest.mark.parametrize(
     ("algorithm", "reason"),
     [
-        (lambda: fedavg(Sample(), LOCAL), ""),
-        (lambda: radfed(Sample(), LOCAL, aggregate_every=3), ""),
-        (lambda: fedmmb(Sample(), Local(), batches=1), ""),
-        (lambda: radfedi(Sample(), LOCAL, aggregate_every=3), "the reports measure each client's model (score)"),
-        (lambda: fedasync(Sample(), LOCAL), "the algorithm has rounds of its own"),
-        (lambda: scaffold(Sample(), Local()), "clients keep entries of their own"),
+        (lambda: fedavg(Participation(), LOCAL), ""),
+        (lambda: radfed(Participation(), LOCAL, aggregate_every=3), ""),
+        (lambda: fedmmb(Participation(), Local(), batches=1), ""),
+        (lambda: radfedi(Participation(), LOCAL, aggregate_every=3), "the reports measure each client's model (score)"),
+        (lambda: fedasync(Participation(), LOCAL), "the algorithm has rounds of its own"),
+        (lambda: scaffold(Participation(), Local()), "clients keep entries of their own"),
     ],
 )
 def test_a_method_that_needs_each_model_says_so(algorithm: Callable[[], Algorithm], reason: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms import Algorithm, Compute, InputError, Local, Purpose, Sample, choose, fedavg, generator
+from algorithms import Algorithm, Compute, InputError, Local, Participation, Purpose, choose, fedavg, generator
 from algorithms.training.loss import BinaryCrossEntropy, CrossEntropy, Huber, Loss, MeanSquaredError, OwnLoss
 from algorithms.training.optimiser_names import OPTIMISERS
 from raysim.fleet.inline import InlineFleet
@@ -58,7 +58,7 @@ def check(
     loss: Any,
 ) -> None:
     compute = Compute(execution, precision="fp64")
-    algorithm: Algorithm = fedavg(Sample(), replace(local, compute=compute))
+    algorithm: Algorithm = fedavg(Participation(), replace(local, compute=compute))
     fleet = federation(data, perceptron().double(), algorithm.sharing, block=3, lanes=3, compute=compute)
     agree(simulate(algorithm, fleet, perceptron().double(), 2), fleet, plain(local, data, optimiser, loss))
 

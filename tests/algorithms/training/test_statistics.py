@@ -14,8 +14,8 @@ from algorithms import (
     InputError,
     Layout,
     Local,
+    Participation,
     Purpose,
-    Sample,
     aggregated_model,
     begin,
     current_model,
@@ -33,7 +33,7 @@ from tests.kit.federation import Samples, clients, perceptron
 from tests.kit.rounds import SIZES, run, same, simulate
 
 Federation = Callable[..., InlineFleet]
-HALF = Sample(fraction=0.5)
+HALF = Participation(fraction=0.5)
 LOCAL = Local(lr=0.1, batch_size=4)
 FP64 = Compute("sequential", precision="fp64")
 
@@ -51,7 +51,7 @@ def normed() -> nn.Module:
 
 def test_statistics_by_hand(federation: Federation) -> None:
     # Means 2 and 5, variances over n - 1: 2 and 9; three samples weigh more than two, and one alone has no variance.
-    data, algorithm = [column(1, 3), column(2, 5, 8), column(100), column()], static_bn(Sample(), LOCAL)
+    data, algorithm = [column(1, 3), column(2, 5, 8), column(100), column()], static_bn(Participation(), LOCAL)
     fleet = federation(data, normed(), algorithm.sharing)
     state = next_round(begin(normed(), fleet, 0), algorithm, fleet)
     found = fleet.layouts.shared.unpack(current_model(state, algorithm, fleet))
@@ -67,7 +67,7 @@ def test_statistics_by_hand(federation: Federation) -> None:
 def test_a_chunk_is_a_batch(federation: Federation) -> None:
     many = column(*([0.0] * CHUNK), *([4.0] * 512), 9.0)
     rest = torch.tensor([4.0] * 512 + [9.0])
-    algorithm = static_bn(Sample(), replace(LOCAL, batch_size="full"))
+    algorithm = static_bn(Participation(), replace(LOCAL, batch_size="full"))
     fleet = federation([many], normed(), algorithm.sharing)
     state = next_round(begin(normed(), fleet, 0), algorithm, fleet)
     found = fleet.layouts.shared.unpack(current_model(state, algorithm, fleet))
@@ -129,7 +129,7 @@ def test_the_pass_does_not_touch_the_run_nor_depend_on_dropout(federation: Feder
             torch.manual_seed(0)
             return nn.Sequential(nn.Dropout(0.5), nn.BatchNorm1d(4), nn.Linear(4, 3))
 
-    algorithm = static_bn(Sample(), LOCAL)
+    algorithm = static_bn(Participation(), LOCAL)
     models = []
     for looks in (0, 2):
         fleet = federation([column(1, 3), column(2, 5, 8)], dropping(), algorithm.sharing)

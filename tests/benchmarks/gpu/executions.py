@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 import partitioning
-from algorithms import Algorithm, Sample, fedavg, fedbn, radfed
+from algorithms import Algorithm, Participation, fedavg, fedbn, radfed
 from algorithms.training.compute import Execution
 from raysim.data.decoding import decode_population
 from raysim.data.tensors import decoder_of
@@ -50,7 +50,7 @@ def executions(setting: Setting, add: Add) -> None:
         model = model_of("mlp", load, hidden=load.hidden)
         first: dict[str, Any] = {}
         for execution in ("sequential", *_stacked()):
-            algorithm = fedavg(Sample(cohort=load.cohort), local_of(load, execution))
+            algorithm = fedavg(Participation(cohort=load.cohort), local_of(load, execution))
             attempt(
                 add,
                 f"load {name}, mlp, {execution}",
@@ -83,7 +83,7 @@ def stacked(setting: Setting, add: Add) -> None:
     for name, load in nets.items():
         path, first = setting.population(name, load), {}
         for execution in ("sequential", "vectorised"):
-            algorithm = fedbn(Sample(cohort=load.cohort), local_of(load, execution))
+            algorithm = fedbn(Participation(cohort=load.cohort), local_of(load, execution))
             attempt(
                 add,
                 f"{name}, FedBN, {execution}",
@@ -126,7 +126,9 @@ def _one_round(setting: Setting, name: str) -> Mapping[str, Any]:
     path = decode_population(partitioning.Population.open(path))  # labels that are images become an array
     model = replace(model_of(name, load), labels=decoder_of(partitioning.Population.open(path)).labels)
     # RADFed measures the models after their training, too.
-    plan = plan_of(path, load, setting.device, model, radfed(Sample(cohort=2), local_of(load), aggregate_every=1))
+    plan = plan_of(
+        path, load, setting.device, model, radfed(Participation(cohort=2), local_of(load), aggregate_every=1)
+    )
     found = measured(plan, 1)
     return {"seconds a round": found.seconds, "execution": found.execution, "MiB": found.mib}
 

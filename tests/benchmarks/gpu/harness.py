@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from algorithms import Algorithm, Compute, Local, Purpose, Sample, begin, fedavg, next_round, torch_seed
+from algorithms import Algorithm, Compute, Local, Participation, Purpose, begin, fedavg, next_round, torch_seed
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.machine import settled
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
@@ -45,7 +45,7 @@ def plan_of(
     path: Path, load: Load, device: str, model: ModelPlan, algorithm: Algorithm | None = None, block: int | str = "auto"
 ) -> WorkerPlan:
     """Return a resolved plan; FedAvg with the load's local training by default."""
-    algorithm = algorithm or fedavg(Sample(cohort=load.cohort), local_of(load))
+    algorithm = algorithm or fedavg(Participation(cohort=load.cohort), local_of(load))
     personal = path.parent / f"personal-{next(NUMBERS)}"
     return WorkerPlan(path, model, algorithm, personal, block, device).resolved()
 

@@ -253,7 +253,7 @@ def _kinds(name: str, table: Table) -> dict[str, Any]:
     """The keys of a table and their types, for the algorithm, scheme, model or rule that it names."""
     own: type[ConfigTable]
     if name == "algorithm" and table.get("name") in ALGORITHMS:
-        own = table_of(ALGORITHMS[table["name"]], ("sample", "local", "server"), AlgorithmTable)
+        own = table_of(ALGORITHMS[table["name"]], ("participation", "local", "server"), AlgorithmTable)
         return {key: kind for key, kind in kinds_of(own).items() if key not in INNER}
     if name == "partition" and table.get("scheme") in SCHEMES:
         types = {each.name: each.file_type for each in parameters(table["scheme"]).values()}

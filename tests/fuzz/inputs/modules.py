@@ -88,19 +88,19 @@ class Deep(Fine):
         return self.forward(x)
 
 
-def algorithm(sample, local, server=Assign(), *, strength: float = 0.1) -> Algorithm:
-    return algorithms.fedavg(sample, local, server)
+def algorithm(participation, local, server=Assign(), *, strength: float = 0.1) -> Algorithm:
+    return algorithms.fedavg(participation, local, server)
 
 
-def broken(sample, local, server=Assign()) -> Algorithm:
+def broken(participation, local, server=Assign()) -> Algorithm:
     raise KeyError("broken")
 
 
-def leaving(sample, local, server=Assign()) -> Algorithm:
+def leaving(participation, local, server=Assign()) -> Algorithm:
     sys.exit(0)
 
 
-def nothing(sample, local, server=Assign()) -> Algorithm:
+def nothing(participation, local, server=Assign()) -> Algorithm:
     return None
 
 

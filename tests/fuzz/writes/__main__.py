@@ -41,7 +41,13 @@ ACTIONS = {
 """Actions of the library, by name of the fault."""
 
 PRELOADED = (
-    *("cvxpy", "partitioning.cli.make", "partitioning.making.make", "raysim.cli.commands", "raysim.data.small_images"),
+    *(
+        "cvxpy",
+        "partitioning.cli.make",
+        "partitioning.making.make",
+        "raysim.cli.commands",
+        "raysim.data.sets.small_images",
+    ),
     *("raysim.report.curves", "raysim.report.page", "raysim.reproduction.reproducing", "raysim.simulation.api"),
 )
 """Modules that forked processes need, and that take seconds to import."""

@@ -120,7 +120,7 @@ def test_listed_keys_are_keys_of_the_file() -> None:
     keys = {key.partition(" ")[0] for key, _ in keys_of("algorithms", "fedavg")}
     assert {"over", "deadline", "late", "oort.alpha"} <= keys
     assert keys <= {
-        *table_of(ALGORITHMS["fedavg"], ("sample", "local", "server"), AlgorithmTable).model_fields,
+        *table_of(ALGORITHMS["fedavg"], ("participation", "local", "server"), AlgorithmTable).model_fields,
         *(f"oort.{key}" for key in OortTable.model_fields),
     }
 

@@ -19,21 +19,23 @@ def ended(*words: str) -> int:
     return int(end.value.code or 0)
 
 
-@pytest.mark.parametrize("name", ["s3:x", "lr:x=0.1"])
-def test_a_folder_with_a_colon_is_a_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+ONE, OTHER = "s3:x", "lr:x=0.1"
+"""Folders that look like addresses: of a scheme that libraries know, and of one that they do not."""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Both folders in the current one, with a table each."""
     monkeypatch.chdir(tmp_path)
-    (here := Path(name)).mkdir()
-    with (here / "table.parquet").open("wb") as file:
-        pq.write_table(pa.table({"x": [number / 40 for number in range(40)], "label": [0, 1] * 20}), file)
-    table = {
-        "rounds": 1,
-        "data": {"dataset": "file:table.parquet", "root": name},
-        "partition": {"clients": 4, "validation_clients": 1, "test_clients": 1},
-        "model": {"name": "logistic"},
-        "algorithm": [{"name": "fedavg"}],
-    }
-    (here / "one.toml").write_text(tomli_w.dumps(table))
-    (here / "study.toml").write_text(tomli_w.dumps({**table, "study": {"seeds": [0, 1]}}))
+    for name in (ONE, OTHER):
+        Path(name).mkdir()
+        with (tmp_path / name / "table.parquet").open("wb") as file:
+            pq.write_table(pa.table({"x": [number / 40 for number in range(40)], "label": [0, 1] * 20}), file)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", [ONE, OTHER])
+def test_a_folder_with_a_colon_is_a_folder(name: str, here: Path) -> None:
     commands = [
         f"partitioning make {name}/table.parquet --out {name}/made --scheme iid --clients 3 --standardise",
         f"partitioning inspect {name}/made",
@@ -41,11 +43,27 @@ def test_a_folder_with_a_colon_is_a_folder(name: str, tmp_path: Path, monkeypatc
         f"partitioning plot {name}/made --out {name}/picture.svg",
         f"raysim export digits {name}/digits.parquet",
         f"raysim devices make --clients 4 --out {name}/devices.parquet",
-        f"raysim run {name}/one.toml --inline --out {name}/run",
-        f"raysim run {name}/one.toml --inline --out {name}/timed --set devices.table={name}/devices.parquet",
-        f"raysim resume {name}/run --inline",
-        f"raysim report {name}/run {name}/timed --out {name}/both.html",
-        f"raysim study {name}/study.toml --inline --out {name}/study",
-        f"raysim report {name}/study",
+    ]
+    assert [command for command in commands if ended(*command.split())] == []
+
+
+def test_runs_read_such_folders_and_are_written_to_them(here: Path) -> None:
+    table = {
+        "rounds": 1,
+        "data": {"dataset": "file:table.parquet", "root": ONE},
+        "partition": {"clients": 4, "validation_clients": 1, "test_clients": 1},
+        "model": {"name": "logistic"},
+        "algorithm": [{"name": "fedavg"}],
+    }
+    (here / OTHER / "one.toml").write_text(tomli_w.dumps({**table, "data": {**table["data"], "root": OTHER}}))
+    (here / ONE / "study.toml").write_text(tomli_w.dumps({**table, "study": {"seeds": [0, 1]}}))
+    commands = [
+        f"raysim devices make --clients 4 --out {ONE}/devices.parquet",
+        f"raysim run {OTHER}/one.toml --inline --out {ONE}/run",
+        f"raysim run {OTHER}/one.toml --inline --out {OTHER}/timed --set devices.table={ONE}/devices.parquet",
+        f"raysim resume {ONE}/run --inline",
+        f"raysim report {ONE}/run {OTHER}/timed --out {OTHER}/both.html",
+        f"raysim study {ONE}/study.toml --inline --out {OTHER}/study",
+        f"raysim report {OTHER}/study",
     ]
     assert [command for command in commands if ended(*command.split())] == []

@@ -16,6 +16,8 @@ import raysim
 from tests.kit.grid import Grid, grid
 from tests.kit.runs import quick_resume
 
+pytestmark = pytest.mark.usefixtures("own_ray")
+
 WAIT_SECONDS = 300
 
 EXPERIMENT = """
@@ -43,10 +45,10 @@ aggregate_every = 2
 
 MODULE = """
 from beside_submitted import Power
-from algorithms import Algorithm, Assign, Local, Rounds, Sample, Server, Sharing
+from algorithms import Algorithm, Assign, Local, Rounds, Participation, Server, Sharing
 
-def flat(sample: Sample, local: Local, server: Server = Assign(), *, exponent: float = 0.5) -> Algorithm:
-    return Algorithm(Rounds(sample), local, Sharing(), Power(exponent), server)
+def flat(participation: Participation, local: Local, server: Server = Assign(), *, exponent: float = 0.5) -> Algorithm:
+    return Algorithm(Rounds(participation), local, Sharing(), Power(exponent), server)
 """
 
 BESIDE = """

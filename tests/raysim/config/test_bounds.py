@@ -32,7 +32,9 @@ def every_table() -> Iterator[type[ConfigTable]]:
     while waiting:
         waiting += waiting.pop().__subclasses__()
         yield from (table for table in waiting[-1:] if issubclass(table, ConfigTable))
-    yield from (table_of(function, ("sample", "local", "server"), AlgorithmTable) for function in ALGORITHMS.values())
+    yield from (
+        table_of(function, ("participation", "local", "server"), AlgorithmTable) for function in ALGORITHMS.values()
+    )
     yield from (table_of(rule, (), ServerTable) for rule in SERVERS.values())
     for loss in LOSSES.values():
         beside = ("compute", "loss", "update", "method")

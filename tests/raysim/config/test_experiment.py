@@ -76,10 +76,10 @@ def test_tables_compose_an_algorithm() -> None:
         }
     )
     radfed, own, prox = (table.compose() for table in experiment.algorithm)
-    assert radfed.schedule == Rounds(radfed.schedule.sample, 4) and radfed.schedule.sample.cohort == 2
+    assert radfed.schedule == Rounds(radfed.schedule.participation, 4) and radfed.schedule.participation.cohort == 2
     assert radfed.server == Mix(0.5) and radfed.weighting == Equal() and radfed.local.epochs == 3
     assert own.local.steps == 7 and own.local.epochs is None and own.local.lr == 0.5
-    assert own == fedavg(own.schedule.sample, own.local)
+    assert own == fedavg(own.schedule.participation, own.local)
     assert prox.local.method == Proximal(0.3)
 
 
@@ -350,12 +350,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         ({"sampling": "oort"}, 'algorithm.sampling = "oort"'),
     ],
 )
-def test_a_key_of_the_clock_needs_devices_when_the_file_is_read(keys: dict[str, Any], message: str) -> None:
+def test_a_key_of_virtual_time_needs_devices_when_the_file_is_read(keys: dict[str, Any], message: str) -> None:
     tables = [{"name": "fedavg", "cohort": 2}, {"name": "fedprox", "cohort": 2, **keys}]
     with pytest.raises(InputError) as error:
         Experiment.of(BASE | {"algorithm": tables})
     assert str(error.value) == (
-        f"fedprox: {message} without [devices]: must have devices, which set the clock; add the table [devices]"
+        f"fedprox: {message} without [devices]: must have devices, which set the virtual time; add the table [devices]"
     )
     Experiment.of(BASE | {"algorithm": tables, "devices": {"compute": 5.0}})
 

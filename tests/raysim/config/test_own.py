@@ -22,7 +22,7 @@ from tests.kit.runs import quick_run
 MODULE = """
 from dataclasses import dataclass, replace
 
-from algorithms import Algorithm, Assign, Local, Rounds, Sample, Server, Sharing
+from algorithms import Algorithm, Assign, Local, Rounds, Participation, Server, Sharing
 from {helper} import flattened
 
 
@@ -43,29 +43,34 @@ class Whole:
 
 
 def mine(
-    sample: Sample, local: Local, server: Server = Assign(), *, exponent: float = 0.5, aggregate_every: int = 1
+    participation: Participation,
+    local: Local,
+    server: Server = Assign(),
+    *,
+    exponent: float = 0.5,
+    aggregate_every: int = 1,
 ) -> Algorithm:
-    return Algorithm(Rounds(sample, aggregate_every), local, Sharing(), Power(exponent), server)
+    return Algorithm(Rounds(participation, aggregate_every), local, Sharing(), Power(exponent), server)
 
 
-def ruled(sample: Sample, local: Local, server: Server = Whole()) -> Algorithm:
-    return Algorithm(Rounds(sample), local, Sharing(), Power(1.0), server)
+def ruled(participation: Participation, local: Local, server: Server = Whole()) -> Algorithm:
+    return Algorithm(Rounds(participation), local, Sharing(), Power(1.0), server)
 
 
-def other(sample, local, server=Assign()):
+def other(participation, local, server=Assign()):
     return "no algorithm"
 
 
-def bare(sample, local, server=Assign(), *, key=1): ...
-def loose(sample, local, server=Assign(), key: int = 1): ...
-def first(local, sample, server=Assign()): ...
-def taken(sample, local, server=Assign(), *, cohort: int = 1): ...
+def bare(participation, local, server=Assign(), *, key=1): ...
+def loose(participation, local, server=Assign(), key: int = 1): ...
+def first(local, participation, server=Assign()): ...
+def taken(participation, local, server=Assign(), *, cohort: int = 1): ...
 class Odd: ...
-def odd(sample, local, server=Assign(), *, key: Odd = Odd()): ...
-def torn(sample, local, server=Assign(), *, key: "Nowhere" = 1): ...
+def odd(participation, local, server=Assign(), *, key: Odd = Odd()): ...
+def torn(participation, local, server=Assign(), *, key: "Nowhere" = 1): ...
 
 
-def composing(sample, local, server=Assign()):
+def composing(participation, local, server=Assign()):
     return {{}}["gone"]
 
 
@@ -75,16 +80,18 @@ class Dividing:
         return 1 / (report["samples"] == 1)
 
 
-def dividing(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
-    return Algorithm(Rounds(sample), local, Sharing(), Dividing(), server)
+def dividing(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
+    return Algorithm(Rounds(participation), local, Sharing(), Dividing(), server)
 
 
-def stepping(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
-    return replace(dividing(sample, local, server), own_round=steps, weighting=Power(1.0))
+def stepping(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
+    return replace(dividing(participation, local, server), own_round=steps, weighting=Power(1.0))
 
 
-def far(sample: Sample, local: Local, server: Server = Assign(), *, aggregate_every: int = 1) -> Algorithm:
-    return Algorithm(Rounds(sample, aggregate_every), local, Sharing(), Dividing(), server)
+def far(
+    participation: Participation, local: Local, server: Server = Assign(), *, aggregate_every: int = 1
+) -> Algorithm:
+    return Algorithm(Rounds(participation, aggregate_every), local, Sharing(), Dividing(), server)
 
 
 def steps(state, algorithm, fleet, *, last):

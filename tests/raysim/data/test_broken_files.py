@@ -15,8 +15,8 @@ from PIL import Image
 from scipy.io import savemat
 
 from partitioning import InputError
+from raysim.data.sets.tabular import COVERTYPE
 from raysim.data.sources import load
-from raysim.data.tabular import COVERTYPE
 
 Write: TypeAlias = Callable[[Path], object]
 

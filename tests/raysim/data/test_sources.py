@@ -13,11 +13,11 @@ from sklearn.linear_model import LogisticRegression
 
 from partitioning import InputError
 from partitioning.sources.arrays import nested
-from raysim.data import small_images
 from raysim.data.catalogue import DATASETS
 from raysim.data.images import pixels
+from raysim.data.sets import small_images
+from raysim.data.sets.synthetic import covariance
 from raysim.data.sources import check_classes, load
-from raysim.data.synthetic import covariance
 
 
 def test_digits_are_those_of_scikit_learn() -> None:

@@ -74,7 +74,7 @@ def test_layout_of_fashion_mnist(fashion: Path) -> None:
 
 def test_files_that_are_there_need_no_torchvision(fashion: Path) -> None:
     code = (
-        "import sys, pathlib; from raysim.data.small_images import read_fashion_mnist\n"
+        "import sys, pathlib; from raysim.data.sets.small_images import read_fashion_mnist\n"
         "read_fashion_mnist(pathlib.Path(sys.argv[1])); sys.exit('torchvision' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, str(fashion)], check=True)

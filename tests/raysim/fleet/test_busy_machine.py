@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ray._private import ray_constants
 
-from algorithms import Algorithm, Block, Fleet, Local, Sample, fedavg, fedbn, radfed
+from algorithms import Algorithm, Block, Fleet, Local, Participation, fedavg, fedbn, radfed
 from partitioning import Population
 from raysim.common.errors import RayStartError
 from raysim.fleet.calls import ActorTimeouts
@@ -35,9 +35,9 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
 @pytest.mark.parametrize(
     "algorithm",
     [
-        fedavg(Sample(cohort=4), LOCAL),
-        fedbn(Sample(cohort=4), LOCAL),
-        radfed(Sample(cohort=4), LOCAL, aggregate_every=3),
+        fedavg(Participation(cohort=4), LOCAL),
+        fedbn(Participation(cohort=4), LOCAL),
+        radfed(Participation(cohort=4), LOCAL, aggregate_every=3),
     ],
     ids=lambda algorithm: type(algorithm.sharing).__name__,
 )
@@ -60,7 +60,7 @@ def test_the_driver_stands_in_for_a_ray_that_does_not_start(
 def test_actors_that_come_late_take_over(
     population: Population, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = plan_of(population, radfed(Sample(cohort=4), LOCAL, aggregate_every=3), tmp_path / "personal")
+    plan = plan_of(population, radfed(Participation(cohort=4), LOCAL, aggregate_every=3), tmp_path / "personal")
     expected = trained_here(plan, population)
     told: list[str] = []
     with (
@@ -81,7 +81,7 @@ def test_actors_that_come_late_take_over(
 def test_a_run_that_needs_ray_ends_with_a_line(
     population: Population, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = plan_of(population, fedavg(Sample(cohort=4), LOCAL), tmp_path / "personal")
+    plan = plan_of(population, fedavg(Participation(cohort=4), LOCAL), tmp_path / "personal")
     monkeypatch.setattr(ray_constants, CONNECT_RETRIES, 0)
     with (
         ClientActors(2, gpus_per_actor=0.5, timeouts=ActorTimeouts(starts=2, pause=0.1)) as actors,

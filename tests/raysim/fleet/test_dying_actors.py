@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from algorithms import Block, Local, PowerOfChoice, Sample, fedavg, fedbn, radfed
+from algorithms import Block, Local, Participation, PowerOfChoice, fedavg, fedbn, radfed
 from partitioning import Population
 from raysim.common.errors import RetriesSpentError
 from raysim.fleet.calls import ActorTimeouts
@@ -19,12 +19,12 @@ from raysim.fleet.worker_plan import WorkerPlan
 from tests.kit.ray import SharedRay
 from tests.kit.struck import Faulty, Poison, awake, plan_of, population_at, trained
 
-HALF, LOCAL = Sample(cohort=4), Local(lr=0.1, batch_size=32)
+HALF, LOCAL = Participation(cohort=4), Local(lr=0.1, batch_size=32)
 ALGORITHMS = {
     "fedavg": fedavg(HALF, LOCAL),
     "radfed": radfed(HALF, LOCAL, aggregate_every=3),
     "fedbn": fedbn(HALF, LOCAL),
-    "choice": fedbn(Sample(cohort=4, by=PowerOfChoice(6)), LOCAL),
+    "choice": fedbn(Participation(cohort=4, by=PowerOfChoice(6)), LOCAL),
 }
 TIMEOUTS = ActorTimeouts(factor=2, floor=4, unseen=60, retries=1, starts=2, place=1, look=0.2)
 
@@ -70,8 +70,7 @@ def plan_for(name: str, population: Population, folder: Path) -> WorkerPlan:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        pytest.param("fedavg", "ClientUpdates", id="while it sums client updates"),
-        pytest.param("fedbn", "ClientUpdates", id="when it has written personal state"),
+        pytest.param("fedbn", "ClientUpdates", id="when it has summed client updates and written personal state"),
         pytest.param("choice", "Scores", id="while it takes the candidates' losses"),
         pytest.param("fedavg", "Evaluate", id="in an evaluation"),
         pytest.param("radfed", "ClientUpdates", id="while models are redistributed"),

@@ -9,7 +9,7 @@ import ray
 import torch
 
 import partitioning
-from algorithms import Local, Sample, begin, fedavg, next_round
+from algorithms import Local, Participation, begin, fedavg, next_round
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
@@ -49,7 +49,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> WorkerPlan:
     path = tmp_path_factory.mktemp("fitted") / "population"
     partitioning.make(load("digits").train, path, scheme="iid", clients=8)
     model = ModelPlan("mlp", {"hidden": (16,)}, (1, 8, 8), 10, seed=1)
-    return WorkerPlan(path, model, fedavg(Sample(), Local(lr=0.1)), path.parent / "personal", block=2).resolved()
+    return WorkerPlan(path, model, fedavg(Participation(), Local(lr=0.1)), path.parent / "personal", block=2).resolved()
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import partitioning
-from algorithms import Local, Sample
+from algorithms import Local, Participation
 from algorithms.names import ALGORITHMS
 from raysim.common.errors import InputError
 from raysim.data.sources import load
@@ -113,7 +113,7 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def plan_of(population: Path, name: str, block: int, cohort: int = 6, device: str = "cpu") -> WorkerPlan:
     model = ModelPlan("mlp", {"hidden": (16,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
-    algorithm = named(name, Sample(cohort=cohort), Local(lr=0.1))
+    algorithm = named(name, Participation(cohort=cohort), Local(lr=0.1))
     return WorkerPlan(population, model, algorithm, population.parent / "personal", block, device).resolved()
 
 

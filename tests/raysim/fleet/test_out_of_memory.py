@@ -17,7 +17,7 @@ from algorithms import (
     Function,
     Local,
     Output,
-    Sample,
+    Participation,
     Samples,
     Worker,
     begin,
@@ -106,7 +106,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> WorkerPlan:
     path = tmp_path_factory.mktemp("memory") / "population"
     partitioning.make(load("digits").train, path, scheme="iid", clients=8)
     model = ModelPlan("mlp", {"hidden": (16,)}, (1, 8, 8), 10, seed=1)
-    return WorkerPlan(path, model, fedavg(Sample(), LOCAL), path.parent / "personal", block=8).resolved()
+    return WorkerPlan(path, model, fedavg(Participation(), LOCAL), path.parent / "personal", block=8).resolved()
 
 
 @pytest.fixture(scope="module")

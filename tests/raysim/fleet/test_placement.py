@@ -17,7 +17,7 @@ from ray.experimental import get_object_locations
 
 import partitioning
 import raysim
-from algorithms import Algorithm, Local, Sample, begin, centralized, fedavg, fedbn, next_round, radfed
+from algorithms import Algorithm, Local, Participation, begin, centralized, fedavg, fedbn, next_round, radfed
 from partitioning import Population
 from raysim.common.errors import InputError
 from raysim.data.sources import load
@@ -97,7 +97,7 @@ def test_a_pinned_populations_clients_are_updated_on_their_sites(
 def test_the_data_of_several_sites_in_one_place_are_refused(
     cluster: Cluster, population: Population, tmp_path: Path
 ) -> None:
-    plan = plan_of(population, centralized(Sample(), LOCAL), tmp_path)
+    plan = plan_of(population, centralized(Participation(), LOCAL), tmp_path)
     message = r"fleet.pinned = true: must be false for UnionUpdate, which needs"
     with ClientActors(1, address=cluster.address, pinned=True) as actors:
         actors.fit({"centralized": plan})
@@ -137,9 +137,9 @@ def actors(cluster: Cluster) -> Iterator[ClientActors]:
 
 
 ALGORITHMS = {
-    "fedavg": fedavg(Sample(), LOCAL),
-    "radfed": radfed(Sample(cohort=5), LOCAL, aggregate_every=3),
-    "fedbn": fedbn(Sample(cohort=4), LOCAL),
+    "fedavg": fedavg(Participation(), LOCAL),
+    "radfed": radfed(Participation(cohort=5), LOCAL, aggregate_every=3),
+    "fedbn": fedbn(Participation(cohort=4), LOCAL),
 }
 
 
@@ -192,7 +192,7 @@ def nodes_of(models: list[ray.ObjectRef], copies: int) -> list[set[str]]:
 def test_redistributed_models_go_from_node_to_node(
     actors: ClientActors, population: Population, tmp_path: Path
 ) -> None:
-    plan = plan_of(population, radfed(Sample(), LOCAL, aggregate_every=20), tmp_path)
+    plan = plan_of(population, radfed(Participation(), LOCAL, aggregate_every=20), tmp_path)
     with closing(ClientActors(None, group=2, pool=actors.pool).fleet(plan)) as fleet:
         state, size = begin(plan.module(), fleet, 0), 4 * fleet.layouts.shared.floats
         state = next_round(state, plan.algorithm, fleet)

@@ -23,7 +23,10 @@ import psutil  # isort: skip
 
 from raysim.fleet import ray_cleanup
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system has no /proc")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system has no /proc"),
+    pytest.mark.usefixtures("own_ray"),
+]
 
 EXPERIMENT = """
 rounds = 1000000
@@ -113,22 +116,11 @@ def names(processes: list[psutil.Process]) -> str:
     return " ".join(process.name() for process in processes)
 
 
-def test_ray_is_private_and_goes_with_a_driver_that_is_killed(tmp_path: Path, temporary: Path) -> None:
+def test_ray_is_lean_and_private_and_goes_with_a_driver_that_is_killed(tmp_path: Path, temporary: Path) -> None:
     with started(tmp_path, temporary) as run:
         folder = next(path for path in temporary.iterdir() if path.name.startswith("raysim-"))
-        assert "raylet" in names(run.processes) and names(run.processes).count("ray::ClientActor") == 2
-        # All of Ray is known to whoever clears up, which is the one process more.
-        known = ray_cleanup.processes(str(folder))
-        assert len({each.pid for each in run.processes} - set(known)) == 1
-
-        everyone = [psutil.Process(run.driver.pid), *run.processes]
-        listening = [c.laddr.ip for each in everyone for c in each.net_connections("inet") if c.status == "LISTEN"]
-        assert len(listening) >= 5 and {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
-        for private in (folder, folder / "token"):
-            assert not stat.S_IMODE(private.stat().st_mode) & 0o077
-        for each in run.processes:
-            shielded = each.pid not in known or bool(blocked(each) & 1 << (signal.SIGINT - 1))
-            assert shielded, f"Ctrl-C reaches {each.name()}"
+        assert_lean(run)
+        assert_private(run, folder)
 
         run.driver.kill()
         run.driver.wait()
@@ -136,12 +128,29 @@ def test_ray_is_private_and_goes_with_a_driver_that_is_killed(tmp_path: Path, te
         assert list(temporary.iterdir()) == []
 
 
-def test_ray_starts_only_what_a_run_uses_at_the_niceness_of_the_command(tmp_path: Path, temporary: Path) -> None:
-    with started(tmp_path, temporary) as run:
-        commands = [" ".join(process.cmdline()) for process in run.processes]
-        assert not [each for each in commands if re.search(r"dashboard\.py|monitor\.py", each)]
-        actors = [process for process in run.processes if process.name().startswith("ray::ClientActor")]
-        assert [actor.nice() for actor in actors] == [psutil.Process(run.driver.pid).nice()] * 2
+def assert_lean(run: Started) -> None:
+    """Assert that Ray started only what a run uses, at the niceness of the command."""
+    assert "raylet" in names(run.processes) and names(run.processes).count("ray::ClientActor") == 2
+    commands = [" ".join(process.cmdline()) for process in run.processes]
+    assert not [each for each in commands if re.search(r"dashboard\.py|monitor\.py", each)]
+    actors = [process for process in run.processes if process.name().startswith("ray::ClientActor")]
+    assert [actor.nice() for actor in actors] == [psutil.Process(run.driver.pid).nice()] * 2
+
+
+def assert_private(run: Started, folder: Path) -> None:
+    """Assert that nobody else reaches Ray, and Ctrl-C none of its processes."""
+    # All of Ray is known to whoever clears up, which is the one process more.
+    known = ray_cleanup.processes(str(folder))
+    assert len({each.pid for each in run.processes} - set(known)) == 1
+
+    everyone = [psutil.Process(run.driver.pid), *run.processes]
+    listening = [c.laddr.ip for each in everyone for c in each.net_connections("inet") if c.status == "LISTEN"]
+    assert len(listening) >= 5 and {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+    for private in (folder, folder / "token"):
+        assert not stat.S_IMODE(private.stat().st_mode) & 0o077
+    for each in run.processes:
+        shielded = each.pid not in known or bool(blocked(each) & 1 << (signal.SIGINT - 1))
+        assert shielded, f"Ctrl-C reaches {each.name()}"
 
 
 def blocked(process: psutil.Process) -> int:

@@ -21,7 +21,7 @@ from algorithms import (
     Function,
     Local,
     Output,
-    Sample,
+    Participation,
     State,
     Worker,
     begin,
@@ -44,7 +44,7 @@ from tests.kit.ray import SharedRay
 from tests.kit.struck import ROW_BYTES
 
 LOCAL = Local(lr=0.1, batch_size=32)
-HALF = Sample(cohort=4)
+HALF = Participation(cohort=4)
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_each_version_is_put_once_and_each_model_comes_back_once(actors: ClientA
 def test_a_round_of_nobody_leaves_the_model(actors: ClientActors, population: Path) -> None:
     fleet = fleet_of(actors, population, 8)
     state = start(fleet, 8)
-    after = next_round(state, fedavg(Sample(cohort=4, active=1e-9), LOCAL), fleet)
+    after = next_round(state, fedavg(Participation(cohort=4, active=1e-9), LOCAL), fleet)
     assert after.round == 1 and after.report is not None and not len(after.report.updates)
     assert after.model is state.model
 
@@ -156,7 +156,7 @@ def test_both_actors_work(actors: ClientActors, population: Path) -> None:
     fleet = fleet_of(actors, population, hidden=16)
     state, seen, end = start(fleet, 16), set(), time.monotonic() + 60
     while not {0.0, 1.0} <= seen and time.monotonic() < end:
-        state = next_round(state, fedavg(Sample(), LOCAL), fleet)
+        state = next_round(state, fedavg(Participation(), LOCAL), fleet)
         assert state.report is not None
         seen |= {machine["actor"] for machine in state.report.machine.values()}
     assert {0.0, 1.0} <= seen <= {-1.0, 0.0, 1.0}

@@ -11,6 +11,8 @@ from raysim.cluster import job_files
 from raysim.fleet import ray_private
 from raysim.fleet.ray_private import PACKAGING, START, RayPart, sent_sizes, untold
 
+pytestmark = pytest.mark.usefixtures("own_ray")
+
 NAMES = {part: name for name, part in vars(ray_private).items() if isinstance(part, RayPart)}
 
 RUN = """

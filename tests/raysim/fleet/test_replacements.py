@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import ray
 
-from algorithms import Block, Local, Sample, fedavg, radfed
+from algorithms import Block, Local, Participation, fedavg, radfed
 from partitioning import Population
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
@@ -84,7 +84,7 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
 
 @pytest.fixture
 def plan(population: Population, tmp_path: Path) -> WorkerPlan:
-    return plan_of(population, fedavg(Sample(cohort=4), LOCAL), tmp_path / "personal")
+    return plan_of(population, fedavg(Participation(cohort=4), LOCAL), tmp_path / "personal")
 
 
 def test_one_that_computes_otherwise_is_refused(
@@ -128,7 +128,7 @@ def test_the_driver_stands_in_for_actors_that_never_start(
     patience: ActorTimeouts,
     message: str,
 ) -> None:
-    radfed_plan = plan_of(population, radfed(Sample(cohort=4), LOCAL, aggregate_every=3), plan.personal)
+    radfed_plan = plan_of(population, radfed(Participation(cohort=4), LOCAL, aggregate_every=3), plan.personal)
     told: list[str] = []
     with Replaced(1, 0, kind, patience) as actors, closing(actors.fleet(radfed_plan, tell=told.append)) as fleet:
         found = trained(fleet, radfed_plan, population)

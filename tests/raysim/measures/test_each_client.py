@@ -12,7 +12,7 @@ import torch
 import raysim
 from partitioning import Population
 from raysim.data.tensors import decoder_of
-from raysim.measures.outside_epsilon import UNCOVERED
+from raysim.measures.epsilon.outside_epsilon import UNCOVERED
 from raysim.report.page import write_report
 from tests.kit.runs import quick_run
 

@@ -12,7 +12,19 @@ from sklearn.metrics import roc_auc_score
 from torch.nn.functional import cross_entropy
 
 import partitioning
-from algorithms import Algorithm, Local, Sample, State, begin, current_model, fedavg, fedbn, next_round, radfed, silobn
+from algorithms import (
+    Algorithm,
+    Local,
+    Participation,
+    State,
+    begin,
+    current_model,
+    fedavg,
+    fedbn,
+    next_round,
+    radfed,
+    silobn,
+)
 from algorithms.core.clients import SamplePart
 from algorithms.names import ALGORITHMS
 from partitioning import Population
@@ -103,7 +115,7 @@ def area(module: torch.nn.Module, slices: Sequence[Samples]) -> float:
 def test_every_target_is_what_a_plain_module_gives(
     name: str, rounds: int, fleets: Fleets, population: Population
 ) -> None:
-    algorithm = named(name, Sample(fraction=0.5), LOCAL)
+    algorithm = named(name, Participation(fraction=0.5), LOCAL)
     fleet = fleets(algorithm)
     state = simulate(algorithm, fleet, rounds)
     found = evaluate(state, algorithm, fleet, Targets.of(population, None, [BY_NAME[name] for name in METRICS]))
@@ -138,7 +150,7 @@ def test_every_target_is_what_a_plain_module_gives(
 def test_several_models_are_evaluated_as_plain_modules_that_clients_choose(
     fleets: Fleets, population: Population
 ) -> None:
-    algorithm = named("ifca", Sample(fraction=0.5), LOCAL)
+    algorithm = named("ifca", Participation(fraction=0.5), LOCAL)
     fleet = fleets(algorithm)
     state = simulate(algorithm, fleet, 3)
     found = evaluate(state, algorithm, fleet, Targets.of(population, None, [BY_NAME[name] for name in METRICS]))
@@ -167,7 +179,7 @@ def test_several_models_are_evaluated_as_plain_modules_that_clients_choose(
 
 
 def test_updates_train_on_the_training_part_alone(fleets: Fleets, population: Population) -> None:
-    algorithm = fedavg(Sample(), LOCAL)
+    algorithm = fedavg(Participation(), LOCAL)
     fleet = fleets(algorithm)
     report = simulate(algorithm, fleet, 1).report
     assert report is not None
@@ -178,7 +190,7 @@ def test_updates_train_on_the_training_part_alone(fleets: Fleets, population: Po
 def test_between_aggregates_another_model_is_evaluated_than_the_last_aggregated(
     fleets: Fleets, population: Population
 ) -> None:
-    algorithm = radfed(Sample(cohort=4), LOCAL, aggregate_every=10)
+    algorithm = radfed(Participation(cohort=4), LOCAL, aggregate_every=10)
     fleet = fleets(algorithm)
     targets = Targets.of(population, ["test"], [BY_NAME["loss"]])
     losses = [evaluate(simulate(algorithm, fleet, rounds), algorithm, fleet, targets)["test_loss"] for rounds in (0, 3)]
@@ -189,7 +201,7 @@ def test_between_aggregates_another_model_is_evaluated_than_the_last_aggregated(
 def test_an_outsider_may_have_statistics_of_its_own(
     make: Callable[..., Algorithm], fleets: Fleets, population: Population
 ) -> None:
-    algorithm = make(Sample(), LOCAL, outsider="own")
+    algorithm = make(Participation(), LOCAL, outsider="own")
     fleet = fleets(algorithm)
     state = simulate(algorithm, fleet, 2)
     targets, losses = Targets.of(population, ["held_out"], [BY_NAME["loss"]]), []
@@ -205,7 +217,7 @@ def test_an_outsider_may_have_statistics_of_its_own(
 
 
 def test_an_outsider_of_a_single_sample_keeps_the_average(fleets: Fleets, population: Population) -> None:
-    algorithm = fedbn(Sample(), LOCAL, outsider="own")
+    algorithm = fedbn(Participation(), LOCAL, outsider="own")
     fleet = fleets(algorithm)
     state = simulate(algorithm, fleet, 1)
 
@@ -227,7 +239,7 @@ def test_an_outsider_of_a_single_sample_keeps_the_average(fleets: Fleets, popula
 
 @pytest.mark.parametrize("newcomer", ["initial", "average"])
 def test_initial_entries_are_never_used_in_silence(newcomer: str, fleets: Fleets, population: Population) -> None:
-    algorithm = fedbn(Sample(cohort=3), LOCAL, newcomer=newcomer)  # type: ignore[arg-type]
+    algorithm = fedbn(Participation(cohort=3), LOCAL, newcomer=newcomer)  # type: ignore[arg-type]
     fleet = fleets(algorithm)
     state = simulate(algorithm, fleet, 1)
     assert state.report is not None
@@ -254,7 +266,7 @@ def test_a_domain_s_clients_are_measured_on_its_test_set(name: str, tmp_path: Pa
         ("domain_paper", (3, 4, 5)),
         ("domain_glass", (0, 1, 2)),
     ]
-    algorithm = named(name, Sample(fraction=0.5), LOCAL)
+    algorithm = named(name, Participation(fraction=0.5), LOCAL)
     plan = WorkerPlan(population.path, MODEL, algorithm, tmp_path / "personal").resolved()
     with InlineWorkplace() as place, closing(place.fleet(plan)) as fleet:
         state = simulate(algorithm, fleet, 1)  # of six clients two have no entries of their own yet

@@ -17,8 +17,8 @@ from algorithms import (
     Compute,
     Layout,
     Local,
+    Participation,
     Purpose,
-    Sample,
     State,
     begin,
     fedavg,
@@ -105,7 +105,7 @@ def by_hand(state: State, fleet: InlineFleet, population: Population, client: in
 def test_a_finetuned_model_is_that_of_a_plain_loop(
     name: str, part: ModelPart, fleets: Fleets, population: Population
 ) -> None:
-    algorithm, tuning = ALGORITHMS[name](Sample(fraction=0.6), LOCAL), Finetuning(2, part)
+    algorithm, tuning = ALGORITHMS[name](Participation(fraction=0.6), LOCAL), Finetuning(2, part)
     targets = Targets.of(population, None, MEASURED, tuning)
     for execution in ("sequential", "vectorised"):
         fleet = fleets(algorithm, execution)
@@ -124,7 +124,7 @@ def test_a_finetuned_model_is_that_of_a_plain_loop(
 
 @pytest.mark.parametrize("name", ["fedavg", "fedbn", "radfed", "fedbabu"])
 def test_finetuning_leaves_no_trace(name: str, fleets: Fleets, population: Population) -> None:
-    algorithm = ALGORITHMS[name](Sample(fraction=0.6), LOCAL)
+    algorithm = ALGORITHMS[name](Participation(fraction=0.6), LOCAL)
     plain, tuned = (Targets.of(population, None, MEASURED, tuning) for tuning in (None, Finetuning()))
     ends = []
     for targets in (plain, tuned):
@@ -139,7 +139,7 @@ def test_finetuning_leaves_no_trace(name: str, fleets: Fleets, population: Popul
 
 
 def test_the_draws_are_of_the_round_and_the_client(fleets: Fleets, population: Population) -> None:
-    algorithm = fedavg(Sample(), LOCAL)
+    algorithm = fedavg(Participation(), LOCAL)
     fleet, targets = fleets(algorithm), Targets.of(population, None, MEASURED, Finetuning())
     state = simulate(algorithm, fleet, 1)
     first, again, later = (
@@ -159,9 +159,9 @@ def test_what_cannot_be_finetuned_is_refused(tmp_path: Path, population: Populat
     ):
         with pytest.raises(InputError, match=message):
             raysim.run({"evaluate": {"finetune": {}}, **base, **changes}, tmp_path / "run", inline=True)
-    layouts = fedavg(Sample(), LOCAL).divide(Layout.of(torch.nn.Sequential(torch.nn.BatchNorm1d(4))))
+    layouts = fedavg(Participation(), LOCAL).divide(Layout.of(torch.nn.Sequential(torch.nn.BatchNorm1d(4))))
     with pytest.raises(InputError, match="'head': must be a part"):
-        Finetuning(part="head").check(fedavg(Sample(), LOCAL), layouts)
+        Finetuning(part="head").check(fedavg(Participation(), LOCAL), layouts)
 
 
 def own(model: Any, batches: Any, context: Any) -> dict[str, float]:

@@ -11,7 +11,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import partitioning
-from algorithms import Local, Sample, begin, fedavg, fedbn, next_round, start_round
+from algorithms import Local, Participation, begin, fedavg, fedbn, next_round, start_round
 from algorithms.core.chunks import CHUNK
 from partitioning import Population
 from raysim.data.sources import load
@@ -58,7 +58,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("actors", [1, 2])
-@pytest.mark.parametrize("algorithm", [fedavg(Sample(), LOCAL), fedbn(Sample(), LOCAL)], ids=["fedavg", "fedbn"])
+@pytest.mark.parametrize(
+    "algorithm", [fedavg(Participation(), LOCAL), fedbn(Participation(), LOCAL)], ids=["fedavg", "fedbn"]
+)
 def test_every_fleet_finds_the_same_values(
     algorithm: object, actors: int, shared_ray: SharedRay, population: Population, small_blocks: None, tmp_path: Path
 ) -> None:
@@ -101,7 +103,7 @@ def test_100_000_clients(federation: Callable[..., InlineFleet]) -> None:  # noq
     fleet._worker = replace(fleet._worker, data=memory)  # type: ignore[arg-type]
     sizes = np.full(CLIENTS, 3)
     target = EvaluationTarget("held_out", np.arange(CLIENTS), sizes, "all")
-    state, algorithm = begin(module, fleet, 0, 1), fedavg(Sample(), LOCAL)
+    state, algorithm = begin(module, fleet, 0, 1), fedavg(Participation(), LOCAL)
     evaluation = Evaluation(state, algorithm, fleet, Targets((target,), OF_CLASSES))
     found = evaluation.values()
     with torch.no_grad():
@@ -141,7 +143,7 @@ def test_the_auc_of_a_confident_model_is_that_of_its_logits(
     fleet._worker = replace(fleet._worker, data=memory)  # type: ignore[arg-type]
     target = EvaluationTarget("held_out", np.arange(700), np.full(700, 3), "all")
     targets = Targets((target,), (METRICS["auc"],))
-    found = evaluate(begin(module, fleet, 0, 1), fedavg(Sample(), LOCAL), fleet, targets)
+    found = evaluate(begin(module, fleet, 0, 1), fedavg(Participation(), LOCAL), fleet, targets)
     y = memory.y[:700].flatten().numpy()
     scores = [logits[:, c] - logits[:, [j for j in range(CLASSES) if j != c]].logsumexp(1) for c in range(CLASSES)]
     wanted = np.mean([roc_auc_score(y == c, score) for c, score in enumerate(scores)])

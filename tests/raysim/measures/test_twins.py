@@ -17,8 +17,8 @@ import raysim
 from algorithms import (
     Algorithm,
     Local,
+    Participation,
     Purpose,
-    Sample,
     begin,
     centralized,
     fedavg,
@@ -57,12 +57,12 @@ def divergence(algorithm: Algorithm, fleet: InlineFleet, rounds: int, norm: bool
 @pytest.mark.parametrize(
     "algorithm",
     [
-        fedavg(Sample(), LOCAL),
-        static_bn(Sample(), LOCAL),
-        radfed(Sample(), LOCAL, aggregate_every=3),
-        fedsmb(Sample(), LOCAL),
-        fedmmb(Sample(), LOCAL, batches=2),
-        radfed(Sample(), Local(lr=0.1, batch_size=4, batches=2), aggregate_every=3),
+        fedavg(Participation(), LOCAL),
+        static_bn(Participation(), LOCAL),
+        radfed(Participation(), LOCAL, aggregate_every=3),
+        fedsmb(Participation(), LOCAL),
+        fedmmb(Participation(), LOCAL, batches=2),
+        radfed(Participation(), Local(lr=0.1, batch_size=4, batches=2), aggregate_every=3),
     ],
 )
 def test_one_client_does_not_diverge(algorithm: Algorithm, federation: Federation) -> None:  # noqa: F811
@@ -71,13 +71,13 @@ def test_one_client_does_not_diverge(algorithm: Algorithm, federation: Federatio
 
 
 def test_a_cohort_of_one_does_not_diverge(federation: Federation) -> None:  # noqa: F811
-    algorithm = fedavg(Sample(cohort=1), LOCAL)
+    algorithm = fedavg(Participation(cohort=1), LOCAL)
     fleet = federation(clients((9, 14, 5, 8)), perceptron(), algorithm.sharing)
     assert divergence(algorithm, fleet, 3) == [0.0] * 3
 
 
 def test_centralised_training_is_its_own_twin(federation: Federation) -> None:  # noqa: F811
-    algorithm = centralized(Sample(), LOCAL)
+    algorithm = centralized(Participation(), LOCAL)
     assert divergence(algorithm, federation(clients((9, 14, 5)), perceptron(), algorithm.sharing), 3) == [0.0] * 3
 
 
@@ -87,7 +87,7 @@ def vector(module: torch.nn.Module) -> np.ndarray:
 
 @pytest.mark.parametrize("aggregate_every", [1, 2])
 def test_the_divergence_is_that_of_plain_models(aggregate_every: int, federation: Federation) -> None:  # noqa: F811
-    data, half = clients((11, 4, 9, 23, 6)), Sample(cohort=3)
+    data, half = clients((11, 4, 9, 23, 6)), Participation(cohort=3)
     algorithm = radfed(half, LOCAL, aggregate_every=aggregate_every)
     found = divergence(algorithm, federation(data, perceptron(), algorithm.sharing), 4)
     module, twin, models, expected = perceptron(), perceptron(), [], []

@@ -11,18 +11,18 @@ import torchvision
 from torch import nn
 from torch.nn.functional import conv2d, cross_entropy
 
-from algorithms import Compute, Layout, Local, Resident, Sample, Sharing, Work, fedbn, trainer
+from algorithms import Compute, Layout, Local, Participation, Resident, Sharing, Work, fedbn, trainer
 from algorithms.core.batch_norm import is_batch_norm, train_mode
 from algorithms.core.chunks import CHUNK
 from algorithms.core.sums import Sum
 from algorithms.training.statistics import add_statistics, statistics_of
 from raysim.common.errors import InputError
 from raysim.models.build import build
-from raysim.models.fixup import ScalarAffine, ShiftedConv2d
 from raysim.models.keys import KEYS, NORMS, RenormLimits
-from raysim.models.modified_convolutions import StandardisedConv2d, standardised
 from raysim.models.norm import Normaliser, converted
-from raysim.models.renorm import BatchRenorm
+from raysim.models.normalisers.fixup import ScalarAffine, ShiftedConv2d
+from raysim.models.normalisers.modified_convolutions import StandardisedConv2d, standardised
+from raysim.models.normalisers.renorm import BatchRenorm
 
 LIMITS = RenormLimits(r_max=1.5, d_max=0.5, start=2, r_end=8, d_end=5)
 
@@ -254,7 +254,7 @@ def test_stacked_steps_are_sequential_ones(norm: str) -> None:
 @pytest.mark.parametrize(("norm", "layers"), [("batch", 4), ("batch-renorm", 4)])
 def test_fedbn_keeps_every_layer_of_a_nested_model(norm: str, layers: int) -> None:
     module = converted(tiny(), Normaliser(norm), (2, 4, 4))
-    layouts = fedbn(Sample(), Local()).divide(Layout.of(module))
+    layouts = fedbn(Participation(), Local()).divide(Layout.of(module))
     assert len(layouts.personal.entries) == 5 * layers
     assert {e.name.rpartition(".")[0] for e in layouts.personal.entries} == {"1", "3.bn1", "3.bn2", "3.shortcut.1"}
     assert sum(is_batch_norm(layer) for layer in module.modules()) == layers

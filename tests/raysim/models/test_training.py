@@ -36,6 +36,9 @@ SLOW = ("alexnet_bn", "vgg16")
 LARGE = ("resnet18", "mobilenet_v2", "deeplab_v3plus")
 """Models of the field whose steps take seconds; their small relatives have the same layers."""
 
+WIDE = ("cnn4", "fedbs_cifar")
+"""Models of the same blocks as `cnn3` and `fedbs_mnist` whose normalised steps take 0.4 GB."""
+
 STACKED = [
     *((name, {}) for name in MODELS if name not in (*SLOW, *LARGE, "lstm", "transformer")),
     *((name, {"norm": "batch"}) for name in ("mlp", "cnn", "lenet", "cnn3", "cnn4")),
@@ -167,7 +170,7 @@ def makes_sense(name: str, norm: str) -> bool:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if name in LARGE else ())
+        pytest.param(name, marks=pytest.mark.slow if name in (*LARGE, *WIDE) else ())
         for name in MODELS
         if name not in (*SLOW, *APART)
     ],

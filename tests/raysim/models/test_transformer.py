@@ -26,6 +26,9 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
+T5 = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": 64}
+
+
 def test_the_recipe_has_as_many_parameters_as_the_reference_says() -> None:
     keys = read("language-small")["model"]
     model = build(keys.pop("name"), shape=(64,), classes=256, seed=1, labels="sequence", **keys)
@@ -122,9 +125,12 @@ def test_trained_weights_of_a_folder(labels: LabelKind, tmp_path: Path) -> None:
         ({"architecture": "gpt2", "pretrained": "gpt2"}, "must be exactly one of them"),
         ({"pretrained": "x", "options": {"n_layer": 1}}, "model.options with model.pretrained = 'x'"),
         ({"architecture": "gpt"}, "model.architecture = 'gpt' cannot be built"),
-        ({"architecture": "t5"}, "model.architecture = 't5' cannot be built"),
+        ({"architecture": "t5", "options": T5}, "model.architecture = 't5' cannot be built"),
         ({"pretrained": "./nowhere"}, "model.pretrained = './nowhere' cannot be built"),
-        ({"architecture": "gpt2", "train": "lora", "lora_targets": ("q_proj",)}, "model.lora_targets = 'q_proj'"),
+        (
+            {"architecture": "gpt2", "options": SMALL["gpt2"], "train": "lora", "lora_targets": ("q_proj",)},
+            "model.lora_targets = 'q_proj'",
+        ),
         ({"architecture": "gpt2", "options": {"n_positions": 3}}, "data.text.length = 4 with a gpt2 of 3 positions"),
         ({"architecture": "gpt2", "options": {"n_layers": 1}}, "setting 'n_layers' of model.options for gpt2"),
         ({"architecture": "gpt2", "options": {"num_labels": 9}}, "setting 'num_labels' of model.options"),

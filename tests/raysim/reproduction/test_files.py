@@ -7,7 +7,7 @@ import pytest
 
 from raysim.cli.listing import LISTS
 from raysim.common.errors import InputError, StoppedError
-from raysim.data.tabular import COVERTYPE
+from raysim.data.sets.tabular import COVERTYPE
 from raysim.reproduction.file import read_reproduction, reproductions
 from raysim.reproduction.reproducing import reproduce
 from raysim.studies.file import Study

@@ -56,7 +56,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, shared_ray: SharedRay) -> dic
     """The experiment on two actors, and three of its algorithms inline."""
     folder = tmp_path_factory.mktemp("runs")
     few = [table for table in TUNED["algorithm"] if table["name"] in ("fedavg", "fedbn", "radfed")]
-    raysim.run({**TUNED, "algorithm": few}, folder / "inline", inline=True)
+    quick_run({**TUNED, "algorithm": few}, folder / "inline", inline=True)
     shared_ray.start()
     raysim.run(TUNED, folder / "two", actors=2)
     return {name: folder / name for name in ("inline", "two")}
@@ -142,7 +142,8 @@ def test_the_run_folder(runs: dict[str, Path]) -> None:
     assert "fedprox" in (folder / "report.html").read_text()
     assert "round 5" in (folder / "run.log").read_text()
     files = {path.name for path in (folder / "fedbn").iterdir()}
-    assert files == {"metrics.parquet", "updates.parquet", "model.safetensors", "personal.safetensors", "summary.json"}
+    tables, models = {f"{name}.parquet" for name in ("metrics", "updates", "clients")}, {"model", "personal"}
+    assert files == tables | {f"{name}.safetensors" for name in models} | {"summary.json"}
     assert json.loads((folder / "fedbn" / "summary.json").read_text())["algorithm"].startswith("Algorithm(")
     personal = load_file(folder / "fedbn" / "personal.safetensors")
     assert personal["norm1.running_mean"].shape == (len(personal["clients"]), 24)

@@ -99,8 +99,8 @@ class Lots(Option):
         return {{"lot": [draw() for _ in clients]}}
 
 
-def algorithm(sample, local, server=Assign()):
-    return replace(fedavg(sample, local, server), weighting=Weights()).having(Lots())
+def algorithm(participation, local, server=Assign()):
+    return replace(fedavg(participation, local, server), weighting=Weights()).having(Lots())
 
 
 class Made(nn.Module):

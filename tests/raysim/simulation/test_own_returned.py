@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from algorithms import Assign, Option, Stage, fedavg
+from algorithms import Assign, Option, Stage, WeightedMix, fedasync, fedavg
 
 
 
@@ -156,8 +156,30 @@ class HugeWeight:
     def __call__(self, report): return 10**400
 
 
-def unweighted(sample, local, server=Assign()): return replace(fedavg(sample, local, server), weighting=NoWeight())
-def overweight(sample, local, server=Assign()): return replace(fedavg(sample, local, server), weighting=HugeWeight())
+@dataclass(frozen=True)
+class Weight:
+    value: object
+    def __call__(self, report): return self.value
+
+
+def weighing(value):
+    return lambda participation, local, server=Assign(): replace(
+        fedavg(participation, local, server), weighting=Weight(value)
+    )
+
+
+def arriving(participation, local, server=WeightedMix(0.5)):
+    return replace(fedasync(participation, local, server), weighting=Weight("0.5"))
+
+
+complex_weight, text_weight = weighing(np.complex128(1 + 1j)), weighing("7")
+array_weight, tensor_weight = weighing(np.array(1 + 1j)), weighing(torch.tensor(1 + 0j))
+
+
+def unweighted(participation, local, server=Assign()):
+    return replace(fedavg(participation, local, server), weighting=NoWeight())
+def overweight(participation, local, server=Assign()):
+    return replace(fedavg(participation, local, server), weighting=HugeWeight())
 
 
 @dataclass(frozen=True)
@@ -167,7 +189,7 @@ class Knows(Option):
 
 
 def knowing(facts):
-    return lambda sample, local, server=Assign(): fedavg(sample, local, server).having(Knows(facts))
+    return lambda participation, local, server=Assign(): fedavg(participation, local, server).having(Knows(facts))
 
 
 known, parity = knowing({"parity": [0, 1]}), knowing([0, 1])
@@ -227,6 +249,11 @@ def stage(name: str) -> dict[str, Any]:
             {"algorithm": {"name": "own_returned:unweighted"}},
             "NoWeight': must return numbers, and the weight is",
         ),
+        ({"algorithm": {"name": "own_returned:complex_weight"}}, "Weight': must return .* the weight is a complex128"),
+        ({"algorithm": {"name": "own_returned:array_weight"}}, "Weight': must return numbers, .* is a ndarray"),
+        ({"algorithm": {"name": "own_returned:tensor_weight"}}, "Weight': must return numbers, .* is a Tensor"),
+        ({"algorithm": {"name": "own_returned:text_weight"}}, "Weight': must return numbers, and the weight is a str"),
+        ({"algorithm": {"name": "own_returned:arriving"}}, "Weight': must return numbers, and the weight is a str"),
         ({"algorithm": {"name": "own_returned:overweight"}}, "HugeWeight': must return numbers up to 1.8e308"),
         (
             {"algorithm": {"name": "own_returned:parity"}},

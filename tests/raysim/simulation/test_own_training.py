@@ -111,8 +111,8 @@ class Halve:
         return replace(mean, floats=mean.floats * 0.5), memory
 
 
-def weighted(sample, local, server=Assign()):
-    return replace(fedavg(sample, local, server), weighting=ByVisits())
+def weighted(participation, local, server=Assign()):
+    return replace(fedavg(participation, local, server), weighting=ByVisits())
 
 
 def silent(model, batches, context):

@@ -10,7 +10,7 @@ import raysim
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.read import read
-from raysim.measures.accounting import Accountant
+from raysim.measures.epsilon.accounting import Accountant
 from tests.kit.runs import SMALL, metrics
 
 KEYS = {"sampling": "poisson", "fraction": 0.5, "weighting": "equal"}

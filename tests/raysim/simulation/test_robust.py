@@ -9,7 +9,7 @@ import pytest
 
 import partitioning
 import raysim
-from algorithms import Attack, GeometricMedian, Krum, Local, Median, Robust, Sample, begin, fedavg, next_round
+from algorithms import Attack, GeometricMedian, Krum, Local, Median, Participation, Robust, begin, fedavg, next_round
 from algorithms.options import gathered
 from raysim.common.errors import InputError
 from raysim.data.sources import load
@@ -87,12 +87,12 @@ def test_the_bytes_are_those_of_two_actors_and_the_driver_holds_one_model(
     monkeypatch.setattr(gathered, "MOST", 2**16)
     monkeypatch.setattr(gathered, "LEAST", 2**15)
     partitioning.make(load("digits").train, tmp_path / "population", scheme="iid", clients=12)
-    sample, local = Sample(cohort=8), Local(lr=0.1, batch_size=16)
+    participation, local = Participation(cohort=8), Local(lr=0.1, batch_size=16)
     found: dict[str, set[bytes]] = {}
     for place in (InlineWorkplace(), shared_ray.place(2)):
         with place:
             for rule in (Median(), Krum(2), GeometricMedian()):
-                algorithm = fedavg(sample, local).having(Robust(rule), Attack(0.3, "inner-product"))
+                algorithm = fedavg(participation, local).having(Robust(rule), Attack(0.3, "inner-product"))
                 model = ModelPlan("mlp", {"hidden": (1000,)}, (1, 8, 8), 10, seed=1)
                 plan = WorkerPlan(tmp_path / "population", model, algorithm, tmp_path / "personal", 2).resolved()
                 fleet = place.fleet(plan)

@@ -21,9 +21,9 @@ from algorithms import (
     Local,
     Location,
     Packed,
+    Participation,
     PersonalLedger,
     PersonalStore,
-    Sample,
     State,
     fedavg,
 )
@@ -73,7 +73,7 @@ VALUES: list[Any] = [
     *(Location("a", 1), PACKED, EvaluationHistory(2, {"loss": 0.5}, {"loss": 3}, {"loss": 1}, {})),
     vars(
         AsyncProgress(
-            repr(Arrivals(Sample(cohort=2), Concurrent(3))),
+            repr(Arrivals(Participation(cohort=2), Concurrent(3))),
             *(0, 4),
             Timeline(7, 1.25, (Flight(8, 3, 6, 2.5),)),
             {6: PACKED},
@@ -169,7 +169,7 @@ def snapshot(number: int, personal: PersonalLedger) -> Snapshot:
     return Snapshot(state, RunProgress(result, 9, state, {"test_loss": math.nan}))
 
 
-ALGORITHM = fedavg(Sample(), Local(epochs=1), Assign())
+ALGORITHM = fedavg(Participation(), Local(epochs=1), Assign())
 LAYOUT = Layout.of(torch.nn.BatchNorm1d(2000))
 
 

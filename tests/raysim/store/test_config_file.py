@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from raysim.common.errors import InputError
-from raysim.store.config_file import check_config, config_text
+from raysim.store.config_file import check_config, config_text, write_config
 
 TEXT = config_text({"seed": 5, "checkpoint": {"every": 1}, "local": {"lr": 0.1}})
 
@@ -42,3 +42,14 @@ def test_comments_layout_and_free_keys_may_be_edited(tmp_path: Path, text: str) 
 def test_another_edit_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         check(tmp_path / "config.toml", text)
+
+
+def test_a_file_that_holds_the_values_keeps_its_comments(tmp_path: Path) -> None:
+    path, config = tmp_path / "config.toml", tomllib.loads(TEXT)
+    path.write_text(f"# a note\n{TEXT}# another one\n", encoding="utf-8")
+    write_config(path, config)
+    assert path.read_text(encoding="utf-8") == f"# a note\n{TEXT}# another one\n"
+    for text in (TEXT.replace("every = 1", "every = 2"), TEXT.replace("# checksums", "# sums"), "seed ="):
+        path.write_text(text, encoding="utf-8")
+        write_config(path, config)
+        assert path.read_text(encoding="utf-8") == TEXT

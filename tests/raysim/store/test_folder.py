@@ -20,6 +20,7 @@ from raysim.config.read import algorithm_names
 from raysim.simulation.failures import offer_resume
 from raysim.simulation.options import RunOptions
 from raysim.store.algorithm_folder import UPDATES, AlgorithmFolder, metrics_schema
+from raysim.store.location import RunLocation
 from raysim.store.run_folder import run_folder
 
 
@@ -48,7 +49,7 @@ def test_wrong_input_leaves_a_folder_that_was_there_empty(tmp_path: Path) -> Non
 
 def end_in(out: Path, begun: bool) -> None:
     """A run that is interrupted, or for which there is no room, before its configuration is written or after it."""
-    with offer_resume(out, RunOptions(inline=True), str(out)), run_folder(out, []):
+    with offer_resume(RunLocation(out, str(out)), RunOptions(inline=True)), run_folder(out, []):
         if begun:
             (out / "config.toml").touch()
         raise KeyboardInterrupt

@@ -1,10 +1,8 @@
 """A run that was stopped, in whatever way, ends as one that was not."""
 
-import fcntl
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -18,7 +16,7 @@ import pytest
 import tomli_w
 
 import raysim
-from algorithms import Function, Local, Outcome, Sample, Server, fedavg
+from algorithms import Function, Local, Outcome, Participation, Server, fedavg
 from algorithms.core.fleet import Block
 from partitioning.cli.exit_status import run_command
 from raysim import Run
@@ -202,7 +200,7 @@ def test_all_algorithms_of_a_run_have_one_population(tmp_path: Path) -> None:
 STEP = """
 from dataclasses import dataclass, replace
 
-from algorithms import Algorithm, Assign, Local, PendingRound, Sample, Server, fedavg, start_synchronous
+from algorithms import Algorithm, Assign, Local, PendingRound, Participation, Server, fedavg, start_synchronous
 
 
 @dataclass(frozen=True)
@@ -223,8 +221,8 @@ class Remembers:
         return PendingRound(lambda: pending.finish().keeping("mine", memory))
 
 
-def mine(sample: Sample, local: Local, server: Server = Assign(), *, held: bool = True) -> Algorithm:
-    return replace(fedavg(sample, local, server), own_round=Remembers(held))
+def mine(participation: Participation, local: Local, server: Server = Assign(), *, held: bool = True) -> Algorithm:
+    return replace(fedavg(participation, local, server), own_round=Remembers(held))
 """
 
 
@@ -367,27 +365,10 @@ def test_two_signals_stop_a_run_at_once(long: Path, tmp_path: Path, capsys: pyte
     assert (tmp_path / "run" / "config.toml").exists()
 
 
-def test_a_killed_process_is_resumed(long: Path, tmp_path: Path) -> None:
-    seconds = float(os.urandom(1)[0]) / 255
-    arguments = [sys.executable, "-m", "raysim", "run", str(long / "long.toml"), "--inline", "--out", str(tmp_path)]
-    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def kill() -> None:
-        time.sleep(seconds)
-        process.kill()
-
-    when(tmp_path / "run.log", "round 1 ", kill).join()
-    assert process.wait(60) == -signal.SIGKILL, f"killed {seconds} s after its first round"
-    with (tmp_path / "run.log").open() as log:
-        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its death freed the folder
-    quick_resume(tmp_path, inline=True)
-    assert_same(long / "whole", tmp_path, "fedbn")
-
-
 def test_the_text_of_an_algorithm_has_no_place_in_memory() -> None:
     class Rule:
         """An own rule without a text of its own."""
 
-    ours, theirs = [replace(fedavg(Sample(0.5), Local()), server=cast(Server, Rule())) for _ in range(2)]
+    ours, theirs = [replace(fedavg(Participation(0.5), Local()), server=cast(Server, Rule())) for _ in range(2)]
     assert repr(ours) != repr(theirs) and shown(ours) == shown(theirs)
     assert "Rule object>" in shown(ours)

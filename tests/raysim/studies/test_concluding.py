@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-import raysim
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import InputError
 from raysim.studies.concluding import conclude
 from tests.kit.outline import Outline
+from tests.kit.runs import quick_run
 from tests.kit.studies import point, trial, trials, write_study
 
 EXPERIMENT: dict[str, Any] = {
@@ -39,7 +39,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for fold in (0, 1):
         tables = [{"name": "fedavg"}, {"name": "radfed", **chosen}, {"name": "radfed", **other}]
         experiment = {**EXPERIMENT, "partition": {**EXPERIMENT["partition"], "fold": fold}, "algorithm": tables}
-        results = raysim.run(experiment, folder / "trials" / f"fold{fold}", inline=True).results
+        results = quick_run(experiment, folder / "trials" / f"fold{fold}", inline=True).results
         fedavg, radfed, searched = ({**each.metrics, "trial": f"fold{fold}"} for each in results)
         rows += [trial("fedavg", 1, fold, **fedavg), trial("radfed", 1, fold, **radfed, point=point(**chosen))]
         rows += [] if fold else [trial("radfed", 1, 0, **searched, point=point(**other), stage="search", chosen=False)]

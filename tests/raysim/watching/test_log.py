@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from algorithms import Algorithm, Assign, Local, Rounds, Sample, Samples, Sharing
+from algorithms import Algorithm, Assign, Local, Participation, Rounds, Samples, Sharing
 from raysim.watching.log import at_most_every, brief, log_algorithm, log_command_time, run_log
 from raysim.watching.stopwatch import StageTime
 
 
 def test_it_says_what_ran_and_how_it_ended(tmp_path: Path) -> None:
     with run_log(tmp_path / "run.log") as log:
-        log_algorithm("mine", Algorithm(Rounds(Sample(cohort=3)), Local(), Sharing(), Samples(), Assign()))
+        log_algorithm("mine", Algorithm(Rounds(Participation(cohort=3)), Local(), Sharing(), Samples(), Assign()))
     with pytest.raises(KeyboardInterrupt), run_log(tmp_path / "run.log"):
         raise KeyboardInterrupt("stopped after round 7")
     with pytest.raises(ZeroDivisionError), run_log(tmp_path / "run.log"):
@@ -22,7 +22,7 @@ def test_it_says_what_ran_and_how_it_ended(tmp_path: Path) -> None:
     told = [line for _, line in lines]
     assert told[0].startswith("raysim ") and ", torch " in told[0] and told[1].startswith("command: ")
     assert told[2:7] == [
-        "mine: schedule: Rounds(sample=Sample(cohort=3))",
+        "mine: schedule: Rounds(participation=Participation(cohort=3))",
         "mine: local: Local(lr=0.1, epochs=1, batch_size=10)",
         "mine: sharing: Sharing()",
         "mine: weighting: Samples()",

@@ -49,7 +49,7 @@ def test_a_bar_has_no_time_left_before_the_second_round_has_ended() -> None:
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0:00"), (59.6, "1:00"), (754, "12:34"), (3723, "1:02:03")])
 def test_durations(seconds: float, text: str) -> None:
-    assert progress._clock(seconds) == text
+    assert progress._duration(seconds) == text
 
 
 def test_the_start_of_ray_stays_on_the_screen_until_it_is_over() -> None:

@@ -6,7 +6,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from algorithms.core.batch_norm import is_batch_norm
 from raysim.common.errors import InputError
-from raysim.models.modified_convolutions import convolve, pass_observed, remake
+from raysim.models.normalisers.modified_convolutions import convolve, pass_observed, remake
 
 
 class ScalarAffine(nn.Module):

@@ -7,7 +7,7 @@ import pytest
 
 from partitioning import Population
 from raysim.data.catalogue import DATASETS
-from raysim.data.heart_disease import COLUMNS, FILE
+from raysim.data.sets.heart_disease import COLUMNS, FILE
 from tests.kit.runs import quick_run
 
 PATIENTS = {"cleveland": (199, 104), "hungarian": (172, 89), "switzerland": (30, 16), "va": (85, 45)}

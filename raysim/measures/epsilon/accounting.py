@@ -19,6 +19,9 @@ AccountantName = Literal["pld", "rdp"]
 Events = Sequence[tuple[float, float, int]]
 """Mechanisms in order: rate, noise multiplier, and the number of rounds."""
 
+EPSILON = "differential privacy of users spent since the start, with the delta of the experiment file"
+"""Meaning of the column `epsilon`."""
+
 TOLERANCE = 1e-4
 """Largest relative excess of a noise multiplier over the smallest that reaches an epsilon."""
 

@@ -37,8 +37,8 @@ def deeplab_v3plus(
         Convolutions are plain. In the paper they are separable with Xception, and optional with other backbones. The
         pyramid is torchvision's, with a dropout of 0.5 that the text does not mention.
     """
-    from raysim.models.deeplab import BACKBONES, DeepLabV3Plus
     from raysim.models.residual_layers import adapted
+    from raysim.models.segmentation.deeplab import BACKBONES, DeepLabV3Plus
 
     channels, _, _ = image_shape("deeplab_v3plus", shape)
     if backbone not in BACKBONES:

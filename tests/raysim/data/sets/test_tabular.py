@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from partitioning import InputError
-from raysim.data.abide import connectomes
 from raysim.data.reading import read_delimited, table_of
+from raysim.data.sets.abide import connectomes
+from raysim.data.sets.tabular import COVERTYPE
 from raysim.data.sources import load
-from raysim.data.tabular import COVERTYPE
 
 UCI_ROW = "2596,51,3,258,0,510,221,232,148,6279,1,0,0,0," + ",".join(["0"] * 28 + ["1"] + ["0"] * 11) + ",5"
 

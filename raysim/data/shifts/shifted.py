@@ -11,11 +11,11 @@ import scipy  # it imports its modules when they are first used
 from algorithms import Purpose, generator
 from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError, unknown
-from raysim.data import morphology
 from raysim.data.domains import DOMAIN, image_array
 from raysim.data.features import ArrayColumn, ImageColumn, features
 from raysim.data.folders import Tables
 from raysim.data.images import encoded, is_image, pixels
+from raysim.data.shifts import morphology
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -29,7 +29,7 @@ NAMES = [each["name"] for each in TIMED["algorithm"]]
 
 @pytest.fixture(scope="module")
 def inline(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("clock") / "inline"
+    folder = tmp_path_factory.mktemp("timed") / "inline"
     quick_run(TIMED, folder, inline=True)
     return folder
 
@@ -55,7 +55,7 @@ def test_accounts_add_up(inline: Path) -> None:
     assert late and stale
 
 
-def test_the_clock_needs_devices(tmp_path: Path) -> None:
+def test_virtual_time_needs_devices(tmp_path: Path) -> None:
     config = {**TIMED, "algorithm": {"name": "fedavg", "deadline": 3.0}}
     del config["devices"]
     with pytest.raises(InputError, match=r"algorithm\.deadline = 3\.0 without \[devices\]"):

@@ -10,7 +10,7 @@ from dp_accounting import pld, rdp
 
 from algorithms.options.privacy import Spent
 from raysim.common.errors import InputError
-from raysim.measures.accounting import Accountant, AccountantName, Events, told_if_slow
+from raysim.measures.epsilon.accounting import Accountant, AccountantName, Events, told_if_slow
 
 
 def by_hand(by: AccountantName, events: Events, delta: float) -> float:
@@ -120,7 +120,7 @@ def test_a_delta_that_the_accountant_cannot_see_is_refused(epsilon: float, rate:
 
 def test_a_long_accounting_tells_of_the_faster_one(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    monkeypatch.setattr("raysim.measures.accounting.PATIENCE", 0.0)
+    monkeypatch.setattr("raysim.measures.epsilon.accounting.PATIENCE", 0.0)
     with told_if_slow("pld", told.append):
         Accountant(1e-5).noise(2.0, 1.0, 10)
     assert told == ["[privacy]: the accounting by 'pld' takes more than 0 s; privacy.accountant = 'rdp' is faster"]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from raysim.data.shakespeare import VOCABULARY, WINDOW
+from raysim.data.sets.shakespeare import VOCABULARY, WINDOW
 from raysim.data.sources import load
 
 LONG = "What light through yonder window breaks? It is the east, and Juliet is the sun, my lords."

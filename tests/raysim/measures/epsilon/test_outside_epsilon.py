@@ -17,7 +17,7 @@ import raysim
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.privacy import PrivacyTable
-from raysim.measures.outside_epsilon import SENTENCE, UNCOVERED, covers
+from raysim.measures.epsilon.outside_epsilon import SENTENCE, UNCOVERED, covers
 from raysim.measures.selection import Selection
 from tests.kit.runs import quick_run
 
@@ -26,7 +26,8 @@ POISSON = {"sampling": "poisson", "fraction": 0.6}
 COVERED = {"round", "aggregated", "phase", "epsilon"}
 PRIVATE = ["apfl", "ditto", "fedadagrad", "fedadam", "fedavg", "fedavgm", "fedbabu", "fedbn", "fedper", "fedprox"]
 PRIVATE += ["fedrep", "fedyogi", "lg-fedavg", "per-fedavg", "pfedme"]
-DOCS = Path(__file__).parents[3] / "docs" / "how-to" / "privacy.md"
+CLIENT_3 = ("as it is", "changed", "removed")
+DOCS = Path(__file__).parents[4] / "docs" / "how-to" / "privacy.md"
 
 
 def samples(client_3: str) -> pa.Table:
@@ -47,9 +48,16 @@ def algorithm(name: str) -> dict[str, Any]:
     return {"name": name, **POISSON, "weighting": "equal", **batch_norm}
 
 
+class Runs:
+    """Folders of equal runs, apart from client 3: of all methods, and of one with its report."""
+
+    def __init__(self, folder: Path) -> None:
+        self.all = {client_3: folder / client_3 for client_3 in CLIENT_3}
+        self.reported = {client_3: folder / f"{client_3}, reported" for client_3 in CLIENT_3}
+
+
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folders of equal runs, apart from client 3."""
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     folder = tmp_path_factory.mktemp("runs")
     pq.write_table(samples("as it is").slice(0, 30), folder / "test.parquet")
     config = {
@@ -62,10 +70,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "privacy": {"noise": 1.0, "clip": 1e-40, "delta": 1e-2, "accountant": "rdp"},
         "algorithm": [algorithm(name) for name in PRIVATE],
     }
-    for client_3 in ("as it is", "changed", "removed"):
+    made = Runs(folder)
+    for client_3 in CLIENT_3:
         pq.write_table(samples(client_3), folder / "samples.parquet")
-        raysim.run(config, folder / client_3, inline=True)
-    return {client_3: folder / client_3 for client_3 in ("as it is", "changed", "removed")}
+        quick_run(config, made.all[client_3], inline=True)
+        raysim.run({**config, "algorithm": [algorithm("fedavg")]}, made.reported[client_3], inline=True)
+    return made
 
 
 def outputs(folder: Path) -> list[str]:
@@ -73,21 +83,22 @@ def outputs(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("client_3", ["changed", "removed"])
-def test_no_file_tells_of_a_client_unless_it_is_listed(client_3: str, runs: dict[str, Path]) -> None:
-    one, other = runs["as it is"], runs[client_3]
+def test_no_file_tells_of_a_client_unless_it_is_listed(client_3: str, runs: Runs) -> None:
     files = [pattern for each in UNCOVERED for pattern in each.files]
-    compared = [path for path in outputs(one) if not any(fnmatch(path, pattern) for pattern in files)]
-    assert outputs(one) == outputs(other)
-    assert {f"{name}/model.safetensors" for name in PRIVATE} <= set(compared)
-    for path in compared:
-        if not path.endswith("metrics.parquet"):
-            assert (one / path).read_bytes() == (other / path).read_bytes(), path
+    for made, names in ((runs.all, PRIVATE), (runs.reported, ["fedavg"])):
+        one, other = made["as it is"], made[client_3]
+        compared = [path for path in outputs(one) if not any(fnmatch(path, pattern) for pattern in files)]
+        assert outputs(one) == outputs(other)
+        assert {f"{name}/model.safetensors" for name in names} <= set(compared)
+        for path in compared:
+            if not path.endswith("metrics.parquet"):
+                assert (one / path).read_bytes() == (other / path).read_bytes(), path
 
 
 @pytest.mark.parametrize("client_3", ["changed", "removed"])
 @pytest.mark.parametrize("name", PRIVATE)
-def test_no_column_tells_of_a_client_unless_it_is_listed(name: str, client_3: str, runs: dict[str, Path]) -> None:
-    one, other = (pq.read_table(runs[run] / name / "metrics.parquet") for run in ("as it is", client_3))
+def test_no_column_tells_of_a_client_unless_it_is_listed(name: str, client_3: str, runs: Runs) -> None:
+    one, other = (pq.read_table(runs.all[run] / name / "metrics.parquet") for run in ("as it is", client_3))
     moved = {column for column in one.column_names if one[column].to_pylist() != other[column].to_pylist()}
     assert {"train_loss", "local_loss"} <= moved
     assert not [column for column in moved if covers(column, own_models=True)]
@@ -123,8 +134,8 @@ def test_the_page_has_the_list() -> None:
     assert all(each.name in page for each in UNCOVERED)
 
 
-def test_the_list_stands_beside_epsilon(runs: dict[str, Path]) -> None:
-    assert SENTENCE in (runs["removed"] / "report.html").read_text()
+def test_the_list_stands_beside_epsilon(runs: Runs) -> None:
+    assert SENTENCE in (runs.reported["removed"] / "report.html").read_text()
 
 
 def test_domains_tell_of_clients_with_models_of_their_own() -> None:

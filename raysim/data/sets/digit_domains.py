@@ -15,7 +15,7 @@ from raysim.common.errors import InputError
 from raysim.data.fetching import damaged, fetch, missing
 from raysim.data.folders import ImageRow, Tables, image_table, read_folder
 from raysim.data.reading import check_columns, check_labels, named_in, table_of, text_of
-from raysim.data.small_images import MOST_DIGITS, digits_table, read_idx
+from raysim.data.sets.small_images import MOST_DIGITS, digits_table, read_idx
 
 LARGEST_LABEL = 10
 """Largest label of files that count from 1: digit 0 in SVHN, digit 9 in USPS."""

@@ -1,0 +1,1 @@
+"""The segmentation network DeepLabv3+, which FixBN trains on Cityscapes."""
