@@ -343,7 +343,7 @@ USUAL: Mapping[LabelKind, tuple[str, ...]] = {
 BINARY: Mapping[LabelKind, tuple[str, ...]] = {**USUAL, "class": ("accuracy", "loss", "auc", "f1")} | {
     "numbers": ("loss", "multilabel_f1")
 }
-"""The same, if all algorithms have the loss `binary`."""
+"""Metrics of an evaluation that names none, where all algorithms have the loss `binary`."""
 
 
 def _f1(score: Score) -> Values:
