@@ -23,8 +23,8 @@ from partitioning.common.text import word
 from raysim.cli.devices import devices
 from raysim.cli.files import export, init, list_, recipe_names, show
 from raysim.common.distribution import VERSION
+from raysim.common.names import REPORT
 from raysim.common.surface import shell
-from raysim.store.names import REPORT
 
 if TYPE_CHECKING:  # These imports take seconds.
     from raysim.cluster.following import FetchedRun

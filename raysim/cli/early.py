@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from raysim.common.errors import InputError, every
+from raysim.common.names import check_new
 from raysim.config.data import OWN_FILES, DataTable
 from raysim.config.experiment import Experiment
 from raysim.config.read import module_folders, read
 from raysim.data.catalogue import check_dataset
 from raysim.simulation.place import Place
-from raysim.store.names import check_new
 
 
 def check_run(

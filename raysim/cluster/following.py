@@ -24,11 +24,11 @@ from raysim.cluster.head import Head, HeadLostError
 from raysim.cluster.parcel import FetchError, received
 from raysim.cluster.submitting import ClusterJob, new_place
 from raysim.common.errors import InputError, StoppedError
+from raysim.common.names import CONFIG, SUMMARY
 from raysim.config.read import algorithm_names
 from raysim.fleet.ray_private import PACKAGING, untold
 from raysim.store.config_file import restore_paths
 from raysim.store.location import existing_location
-from raysim.store.names import CONFIG, SUMMARY
 from raysim.store.result import ShownResult
 from raysim.store.run_folder import has_begun
 from raysim.watching.progress import display

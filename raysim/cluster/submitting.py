@@ -18,13 +18,13 @@ from partitioning.store.remote import is_uri
 from raysim.cluster.head import Head
 from raysim.cluster.job_files import checked_folder, staged
 from raysim.common.errors import InputError
+from raysim.common.names import check_new
 from raysim.common.secrets import TRACKING_URI, without_secrets
 from raysim.common.surface import assigned
 from raysim.config.experiment import Experiment
 from raysim.simulation.api import new_out, read_experiment
 from raysim.simulation.place import Place
 from raysim.store.config_file import paths_of
-from raysim.store.names import check_new
 from raysim.watching.remote import FOLLOWED
 
 STOP_SECONDS = 60  # for a stopped job to end its round. Ray's default of 3 s is too short for many

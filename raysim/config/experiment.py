@@ -16,6 +16,7 @@ from algorithms import Algorithm, Option
 from algorithms.rounds.timed import check_virtual_time
 from algorithms.training.loss import LabelKind
 from raysim.common.errors import InputError, every, one_input_error
+from raysim.common.names import check_names
 from raysim.common.secrets import without_secrets
 from raysim.config import own
 from raysim.config.algorithm import INNER, AlgorithmTable, ServerTable, algorithms_of, local_table
@@ -40,7 +41,6 @@ from raysim.config.tables import (
     watch_of,
 )
 from raysim.measures.metrics import BINARY, METRICS, Metric
-from raysim.store.names import check_names
 
 if TYPE_CHECKING:  # It imports torch.
     from raysim.data.labels import LabelReader

@@ -16,10 +16,10 @@ from partitioning.common.disk import report_full_disk
 from partitioning.common.paths import regular
 from partitioning.store.files import sha256
 from raysim.common.errors import InputError
+from raysim.common.names import DEVICES
 from raysim.config.experiment import Experiment
 from raysim.devices.night import night_devices
 from raysim.devices.source import DeviceSource
-from raysim.store.names import DEVICES
 
 INTERVALS = "intervals"
 """Column of the intervals in the Arrow file: lists of (start, end)."""

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from partitioning import InputError, Population, fetch
 from partitioning.common.paths import read_text, regular
 from partitioning.store.remote import is_uri
+from raysim.common.names import CLIENTS, CONFIG, POPULATION, STOPPED, SUMMARY
 from raysim.config.read import algorithm_names
 from raysim.store.journal import batches, joined
-from raysim.store.names import CLIENTS, CONFIG, POPULATION, STOPPED, SUMMARY
 from raysim.store.summary import read_summary
 from raysim.store.wall_clock import CommandTime, read_commands
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from partitioning import Population
 from raysim.common.errors import InputError, one_input_error
+from raysim.common.names import CONFIG, POPULATION, REPORT, RUN_LOG, WATCH
 from raysim.config.experiment import Experiment
 from raysim.config.read import changed, module_folders, read
 from raysim.data.catalogue import MEMORY
@@ -32,7 +33,6 @@ from raysim.simulation.population import population_of
 from raysim.simulation.stop import Stop
 from raysim.store.config_file import write_config
 from raysim.store.location import RunLocation, existing_location, new_location
-from raysim.store.names import CONFIG, POPULATION, REPORT, RUN_LOG, WATCH
 from raysim.store.result import AlgorithmResult
 from raysim.store.resume import check_fingerprint, read_result, stored_experiment
 from raysim.store.run_folder import existing_folder, run_folder

@@ -20,12 +20,12 @@ from raysim.common.errors import (
     RetriesSpentError,
     StoppedError,
 )
+from raysim.common.names import CONFIG, REPORT, SUMMARY
 from raysim.common.surface import call
 from raysim.config import own
 from raysim.config.experiment import Experiment
 from raysim.simulation.options import RunOptions
 from raysim.store.location import RunLocation
-from raysim.store.names import CONFIG, REPORT, SUMMARY
 from raysim.store.run_folder import has_begun
 
 COMPLETE_ERRORS = (

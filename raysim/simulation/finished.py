@@ -22,11 +22,11 @@ from algorithms.core.layouts import of_client
 from partitioning.common.paths import regular
 from raysim.common.errors import InputError, unknown
 from raysim.common.files import text_sha256
+from raysim.common.names import CLIENTS, CLUSTERS, METRICS, MODEL, PERSONAL, POPULATION, REPORT, UPDATES
 from raysim.simulation.plan import model_plan
 from raysim.simulation.population import population_of
 from raysim.simulation.samples import prepare_samples
 from raysim.store.journal import batches, joined
-from raysim.store.names import CLIENTS, CLUSTERS, METRICS, MODEL, PERSONAL, POPULATION, REPORT, UPDATES
 from raysim.store.result import AlgorithmResult
 from raysim.store.resume import read_result, run_of, stored_experiment
 

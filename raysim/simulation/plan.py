@@ -18,6 +18,7 @@ from partitioning.common.disk import write_whole
 from partitioning.store.fetching import cached_folder
 from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError
+from raysim.common.names import COLUMNS
 from raysim.config.algorithm import AlgorithmTable
 from raysim.config.experiment import Experiment
 from raysim.config.model import ModelTable
@@ -30,7 +31,6 @@ from raysim.measures.evaluate import Targets
 from raysim.simulation.budget import check_updates, rounds_of
 from raysim.simulation.samples import PreparedSamples, prepare_samples
 from raysim.store.algorithm_folder import client_facts
-from raysim.store.names import COLUMNS
 from raysim.watching.log import log_model
 
 LOG = logging.getLogger("raysim")

@@ -22,9 +22,9 @@ from algorithms.training.reports import own_numbers
 from partitioning.common.disk import write_whole
 from raysim.common.background import Background
 from raysim.common.files import sync
+from raysim.common.names import ALGORITHM_FILES, CLIENTS, CLUSTERS, MODEL, PERSONAL, STATE_FILES, STOPPED, SUMMARY
 from raysim.store.checkpoint import Checkpoints
 from raysim.store.journal import Journal, JournalMark, batches
-from raysim.store.names import ALGORITHM_FILES, CLIENTS, CLUSTERS, MODEL, PERSONAL, STATE_FILES, STOPPED, SUMMARY
 from raysim.store.participation import participation
 from raysim.store.result import Snapshot
 from raysim.store.run_folder import remove_made

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from partitioning.store.remote import RemoteFolder, is_uri
 from raysim.common.errors import InputError
-from raysim.store.names import CONFIG, SUMMARY
+from raysim.common.names import CONFIG, SUMMARY
 
 PARTIAL = ".partial"
 """Part of the names of incomplete files."""

@@ -12,6 +12,7 @@ from typing import Any
 from partitioning.common.text import word
 from partitioning.store.files import sha256
 from raysim.common.errors import InputError
+from raysim.common.names import CONFIG, SUMMARY
 from raysim.config.check import flat
 from raysim.config.data import PREPARATION
 from raysim.config.experiment import Experiment
@@ -23,7 +24,6 @@ from raysim.models.keys import WEIGHTS_SUFFIX
 from raysim.store.algorithm_folder import tidy
 from raysim.store.checkpoint import check_same
 from raysim.store.config_file import check_config
-from raysim.store.names import CONFIG, SUMMARY
 from raysim.store.result import AlgorithmResult
 from raysim.store.run_folder import check_version, has_begun
 from raysim.store.summary import read_summary

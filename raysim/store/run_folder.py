@@ -12,9 +12,7 @@ from pathlib import Path
 from partitioning.common.disk import lock
 from partitioning.store.writing import remove_drafts, remove_population
 from raysim.common.errors import InputError
-from raysim.common.surface import assigned, call
-from raysim.store.journal import batches
-from raysim.store.names import (
+from raysim.common.names import (
     ALGORITHM_FILES,
     CONFIG,
     DRAFTS,
@@ -25,6 +23,8 @@ from raysim.store.names import (
     WATCH,
     in_use,
 )
+from raysim.common.surface import assigned, call
+from raysim.store.journal import batches
 
 LOG = logging.getLogger("raysim")
 

@@ -13,7 +13,7 @@ from partitioning.common.paths import read_bytes
 from partitioning.common.sealing import SEAL, is_intact, sealed
 from partitioning.store.files import sha256
 from raysim.common.errors import InputError
-from raysim.store.names import RESULTS
+from raysim.common.names import RESULTS
 
 FILES, PLACE = "files", "place"
 """Keys of the files' SHA-256, and of the summary's own folder and name: a summary of another place is damage, too."""

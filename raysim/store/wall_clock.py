@@ -11,7 +11,7 @@ from typing import Any
 from partitioning.common.disk import write_whole
 from partitioning.common.paths import read_text
 from raysim.common.errors import InputError
-from raysim.store.names import WALL_CLOCK
+from raysim.common.names import WALL_CLOCK
 from raysim.watching.stopwatch import StageTime
 
 

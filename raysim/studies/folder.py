@@ -6,8 +6,8 @@ from pathlib import Path
 
 from partitioning.store.writing import remove_population
 from raysim.common.errors import InputError
+from raysim.common.names import CONFIG, DRAFTS, RUN_LOG
 from raysim.common.surface import assigned
-from raysim.store.names import CONFIG, DRAFTS, RUN_LOG
 from raysim.store.run_folder import locked, remove_empty, remove_made
 
 STUDY = "study.toml"

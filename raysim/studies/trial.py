@@ -15,10 +15,10 @@ from partitioning.common.disk import DiskFullError
 from partitioning.common.paths import regular
 from raysim.common.errors import DivergedError, InputError
 from raysim.common.files import text_sha256
+from raysim.common.names import CONFIG, STOPPED
 from raysim.config.data import PREPARATION, ROW_KEYS, STRENGTHS, DataTable
 from raysim.config.experiment import Experiment
 from raysim.config.read import module_folders, read
-from raysim.store.names import CONFIG, STOPPED
 from raysim.store.resume import read_result, settings
 from raysim.store.run_folder import await_free, has_begun, remove_run
 from raysim.store.summary import read_summary

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 from algorithms.names import ALGORITHMS
 from raysim import Run
 from raysim.common.errors import StoppedError
+from raysim.common.names import REPORT
 from raysim.simulation.api import read_experiment, resume_experiment, run_experiment
 from raysim.simulation.options import RunOptions
 from raysim.simulation.stop import Stop
 from raysim.store.location import existing_location, new_location
-from raysim.store.names import REPORT
 from raysim.store.summary import read_summary
 from raysim.watching.progress import Watcher
 

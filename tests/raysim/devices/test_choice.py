@@ -14,9 +14,9 @@ import raysim
 from algorithms import DeviceTable
 from partitioning.store.files import sha256
 from raysim.common.errors import InputError
+from raysim.common.names import DEVICES
 from raysim.config.experiment import Experiment
 from raysim.devices.stored import open_devices
-from raysim.store.names import DEVICES
 from raysim.store.resume import settings
 from tests.kit.runs import Breaks, assert_same, broken, quick_run, timeless
 

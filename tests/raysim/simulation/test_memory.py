@@ -11,9 +11,9 @@ from torch.utils.data import TensorDataset
 
 import raysim
 from partitioning import Population
+from raysim.common.names import POPULATION
 from raysim.data.catalogue import MEMORY
 from raysim.data.sources import load
-from raysim.store.names import POPULATION
 from tests.kit.runs import quick_resume, quick_run
 
 DIGITS = load("digits").train

@@ -8,9 +8,9 @@ import pytest
 
 import raysim
 from raysim.common.errors import InputError
+from raysim.common.names import WALL_CLOCK
 from raysim.report.commands import breakdown
 from raysim.report.read import read_runs
-from raysim.store.names import WALL_CLOCK
 from raysim.store.wall_clock import CommandTime, read_commands, write_commands
 from raysim.watching.stopwatch import STAGES, StageTime
 

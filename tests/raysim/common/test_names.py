@@ -11,8 +11,8 @@ import pytest
 import raysim
 from algorithms import fedavg
 from raysim.common.errors import InputError
+from raysim.common.names import ALGORITHM_FILES, RUN_NAMES, check_names
 from raysim.config.experiment import Experiment
-from raysim.store.names import ALGORITHM_FILES, RUN_NAMES, check_names
 from raysim.watching.progress import Watcher
 from tests.kit.runs import quick_resume
 
