@@ -77,12 +77,7 @@ class Run:
         Raises:
             InputError: pandas is not installed, no algorithm has ended, or `evaluate.clients` is false.
         """
-        frame = self._frame(CLIENTS)
-        if algorithm is None:
-            return frame
-        return (
-            frame[frame["algorithm"] == self._name(algorithm)].dropna(axis="columns", how="all").reset_index(drop=True)
-        )
+        return self._frame(CLIENTS, None if algorithm is None else self._name(algorithm))
 
     def plot(self, *columns: str) -> Figure:
         """Draw columns of the metrics by round, one curve per algorithm.
@@ -161,14 +156,18 @@ class Run:
             raise unknown(f"algorithm = {name!r}", name, names)
         return name
 
-    def _frame(self, file: str) -> DataFrame:
+    def _frame(self, file: str, only: str | None = None) -> DataFrame:
         try:
             import pandas  # noqa: F401
         except ImportError:
             raise InputError(
                 "pandas is not installed: frames need it; install it with `uv sync --extra notebook`"
             ) from None
-        tables = [table.add_column(0, "algorithm", pa.array([name] * len(table))) for name, table in self._tables(file)]
+        tables = [
+            table.add_column(0, "algorithm", pa.array([name] * len(table)))
+            for name, table in self._tables(file)
+            if only in (None, name)
+        ]
         if not tables:
             lack = "has scored its clients: it has not ended, or evaluate.clients is false" if file == CLIENTS else ""
             raise InputError(f"{self.folder}: no algorithm {lack or 'has run a round'}; run it first")
