@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from partitioning.common.columns import is_label
 from raysim.plots.charts import Chart, chart
 from raysim.plots.panels import Curve, Panel
 from raysim.plots.style import Stroke
 from raysim.report.read import AlgorithmOutput, RunOutput
 from raysim.report.tables import ResultTable, TableColumn, best_rows
-from raysim.report.words import ABSENT, ShownMetric, metric_named, metrics_in
+from raysim.report.words import ABSENT, METRICS, ShownMetric, metric_named
 
 Outputs = Sequence[AlgorithmOutput]
 
@@ -59,7 +60,8 @@ def _measured(result: AlgorithmOutput) -> list[tuple[str, str]]:
     if result.clients is None:
         return []
     names = [name for name in result.clients.column_names if name not in NUMBERS]
-    metrics = metrics_in(f"local_{name.partition('_')[2]}" for name in names if name.partition("_")[0] in PARTS)
+    scores = [name.partition("_") for name in names]
+    metrics = dict.fromkeys([*METRICS, *sorted({metric for part, _, metric in scores if part in PARTS})])
     return [
         (part, metric)
         for part in PARTS
@@ -173,7 +175,7 @@ def _grouping(result: AlgorithmOutput) -> list[str]:
     named = {f"{part}_{metric}" for part, metric in _measured(result)}
     found = [name for name in clients.column_names if name not in named and name not in NUMBERS]
     kinds = {name: clients.schema.field(name).type for name in found}
-    few = [name for name in found if not pa.types.is_floating(kinds[name])]
+    few = [name for name in found if is_label(kinds[name])]
     return [name for name in few if 1 < len(clients.column(name).unique()) <= min(GROUPS, clients.num_rows - 1)]
 
 

@@ -102,6 +102,36 @@ def test_a_report_has_quantiles_groups_and_a_table_that_can_be_sorted(done: rays
     assert section[section.index('class="sortable"') :].count('<th scope="row">') == 10
 
 
+OWN = """
+from dataclasses import dataclass
+
+from algorithms import Assign, Option, fedavg
+
+
+@dataclass(frozen=True)
+class Wards(Option):
+    def client_columns(self, clients, seed): return {"wards": [[1, 2]] * len(clients), "north": ["n", "s"] * 4}
+
+
+def warded(participation, local, server=Assign()): return fedavg(participation, local, server).having(Wards())
+def mean_miss(outputs, y): return outputs.argmax(1).ne(y).double()
+"""
+
+
+def test_a_report_has_own_metrics_and_own_facts_of_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_clients.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    metrics = ["own_clients:mean_miss"]
+    config = {**CONFIG, "algorithm": {"name": "own_clients:warded"}, "evaluate": {"metrics": metrics}, "rounds": 1}
+    run = quick_run(config, tmp_path / "run", inline=True)
+    assert [list(each) for each in run.clients().wards.dropna()] == [[1, 2]] * 8
+    page = write_report([run.folder], tmp_path / "report.html").read_text()
+    section = page[page.index("<h2>Each client</h2>") :]
+    section = section[: section.index("</section>")]
+    # Lists make no groups, and a metric whose name begins like a mean keeps its name.
+    assert "by north" in section and "by wards" not in section and "mean_miss" in section
+
+
 def test_clients_may_be_left_unscored(tmp_path: Path) -> None:
     config = {**CONFIG, "algorithm": {"name": "fedavg"}, "evaluate": {**CONFIG["evaluate"], "clients": False}}
     run = quick_run({**config, "rounds": 1}, tmp_path / "run", inline=True)
