@@ -235,7 +235,8 @@ def known_values(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Arr
     """Return a column of categories without dictionary, with null for each missing value."""
     kind = _value_type(values.type)
     if pa.types.is_floating(kind):
-        return pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values)
+        # Arrow looks values up by their bits: -0.0 becomes 0.0, which is the same category.
+        return pc.add(pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values), pa.scalar(0.0, kind))
     return values.cast(kind) if is_number(kind) else _texts(values)
 
 

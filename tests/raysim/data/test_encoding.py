@@ -204,3 +204,13 @@ def test_missing_values_are_refused_unless_the_column_is_named(tmp_path: Path) -
         partitioning.make(table(), tmp_path / "p", scheme="iid", clients=2, missing=["dose", "age", "day"])
     with pytest.raises(InputError, match="standardise is True and missing is"):
         partitioning.make(table(), tmp_path / "p", scheme="iid", clients=2, missing=["dose"], standardise=True)
+
+
+def test_both_zeros_are_one_category(tmp_path: Path) -> None:
+    zeros = np.where(np.arange(20) % 2 == 0, 0.0, -0.0)
+    rows = pa.table({"code": [*zeros, *[2.0] * 15], "label": [0, 1] * 17 + [0]})
+    population = partitioning.make(rows, tmp_path / "p", scheme="iid", clients=1)
+    encoding = fit_encoding(population, ColumnRules(categories=("code",), impute="median"))
+    assert encoding.columns["code"].categories == (0.0, 2.0) and encoding.columns["code"].fill == 0.0
+    encoded = encoding(population.batch(0), "client 0")
+    assert sum(encoded.column("code_0").to_pylist()) == 20 and sum(encoded.column("code_2").to_pylist()) == 15
