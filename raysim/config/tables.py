@@ -321,6 +321,11 @@ def evaluate_of(raw: dict[str, Any]) -> EvaluateTable:
         raise InputError(
             f"evaluate.metrics has two metrics named {twice!r}: must have columns of their own; rename one"
         )
+    if "samples" in names:
+        raise InputError(
+            "evaluate.metrics has a metric named 'samples': must have a column of its own in clients.parquet, whose "
+            "test_samples counts samples; rename it"
+        )
     if evaluate.patience is not None and not evaluate.select_by.startswith("validation_"):
         raise InputError(
             f"evaluate.select_by = {evaluate.select_by!r} with evaluate.patience: must be a column of the validation "

@@ -18,9 +18,7 @@ from partitioning import Population
 from raysim.measures.evaluate import EvaluationTarget, Targets, blocks_on, models_of_owners, put_models
 from raysim.measures.metrics import Score, Values
 from raysim.measures.scoring import Chosen, Evaluate
-
-CLIENT_FACTS = ("client", "name", "domain", "site", "device", "split", "samples", "test_samples")
-"""Columns about a client that a run does not change; a population without names, domains or sites lacks these."""
+from raysim.store.participation import CLIENT_FACTS
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from raysim.common.files import sync
 from raysim.common.names import ALGORITHM_FILES, CLIENTS, CLUSTERS, MODEL, PERSONAL, STATE_FILES, STOPPED, SUMMARY
 from raysim.store.checkpoint import Checkpoints
 from raysim.store.journal import Journal, JournalMark, batches
-from raysim.store.participation import participation
+from raysim.store.participation import SCORES, TAKEN, participation
 from raysim.store.result import Snapshot
 from raysim.store.run_folder import remove_made
 from raysim.store.summary import write_summary
@@ -320,7 +320,7 @@ def client_facts(options: Iterable[Option], clients: np.ndarray, seed: int) -> p
     Raises:
         InputError: a column has the name of another, or no value for each client.
     """
-    taken = {*UPDATES.names, REPORTED.name, OUTCOME.name}
+    taken = {*UPDATES.names, REPORTED.name, OUTCOME.name, *TAKEN}
     facts = {"client": pa.array(clients)}
     for option in options:
         own = Returned(f"option {option}: `client_columns`")
@@ -328,7 +328,7 @@ def client_facts(options: Iterable[Option], clients: np.ndarray, seed: int) -> p
         if not isinstance(given, Mapping):
             raise own.fault(f"return arrays by name, and returns a {type(given).__name__}")
         for name, values in given.items():
-            if not encodes(name) or name in taken:
+            if not encodes(name) or name in taken or name.startswith(SCORES):
                 raise own.fault(f"return new names as texts, and {name!a} is another column or no text")
             facts[name] = _fact(own, name, values, len(clients))
             taken.add(name)

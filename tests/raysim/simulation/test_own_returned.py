@@ -195,6 +195,11 @@ def knowing(facts):
 known, parity = knowing({"parity": [0, 1]}), knowing([0, 1])
 few, single, square = knowing({"x": [1]}), knowing({"x": 3}), knowing({"x": np.zeros((2, 2))})
 client, round_, seven, lone = (knowing({name: [0, 1]}) for name in ("client", "round", 7, "x\\ud800"))
+split, cluster, algorithm = (knowing({name: [0, 1]}) for name in ("split", "cluster", "algorithm"))
+scored = knowing({"test_accuracy": [0, 1]})
+
+
+def samples(outputs, y): return torch.ones(len(y))
 """
 
 
@@ -279,6 +284,12 @@ def stage(name: str) -> dict[str, Any]:
             {"algorithm": {"name": "own_returned:round_"}},
             "new names as texts, and 'round' is another",
         ),
+        *(
+            ({"algorithm": {"name": f"own_returned:{name}"}}, f"new names as texts, and '{name}' is another column")
+            for name in ("split", "cluster", "algorithm")
+        ),
+        ({"algorithm": {"name": "own_returned:scored"}}, "new names as texts, and 'test_accuracy' is another column"),
+        ({"evaluate": {"metrics": ["own_returned:samples"]}}, "a metric named 'samples': must have a column of its"),
         (
             {"algorithm": {"name": "own_returned:seven"}},
             "new names as texts, and 7 is another column or no text",
