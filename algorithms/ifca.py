@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.clustered import Clustered
 from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.training.local import Local
@@ -19,14 +20,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ClusteredRound:
-    """Round of several global models; see `ifca`.
-
-    Args:
-        clusters: number of models, k.
-    """
-
-    clusters: int
+class ClusteredRound(Clustered):
+    """Round of several global models; see `ifca`."""
 
     def __call__(self, state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:
         """Start a round; arguments as in `start_round`."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from algorithms.core.errors import InputError
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.clustered import Clustered
 from algorithms.parts.rules import AfterRound, Rule
 
 
@@ -17,7 +18,8 @@ def phases(first: Algorithm, *following: tuple[int | float | Rule, Algorithm]) -
         following: for each later phase its parts, preceded by a rule or the last round before it (see `AfterRound`).
 
     Raises:
-        InputError: two phases share the model's entries differently, or are computed differently.
+        InputError: two phases share the model's entries differently, or are computed differently, or a phase has other
+            clusters than the one before it.
     """
     if not following:
         return first
@@ -31,4 +33,10 @@ def phases(first: Algorithm, *following: tuple[int | float | Rule, Algorithm]) -
                 f"{name} = {other} in a later phase: must be {one} as in the first, because models and personal state "
                 "go on; give both phases the same"
             )
+    own = first.own_round
+    if isinstance(own, Clustered) and then.own_round != own:
+        raise InputError(
+            f"a phase after one of {own.clusters} clusters: must have as many, because the models of all clusters go "
+            f"on; use ifca with clusters = {own.clusters} in the later phase"
+        )
     return replace(first, until=AfterRound(rule) if isinstance(rule, int | float) else rule, then=phases(then, *rest))

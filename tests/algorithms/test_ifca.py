@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import raysim
-from algorithms import InputError, Local, Mix, Momentum, Participation, Server, fedavg, ifca
+from algorithms import InputError, Local, Mix, Momentum, Participation, Server, fedavg, ifca, phases
 from algorithms.core.keys import Purpose, generator
 from raysim.fleet.inline import InlineFleet
 from tests.kit.reference import DATA, drawn, engine, mean, module, sgd, train
@@ -92,6 +92,15 @@ def test_a_client_receives_all_models_and_sends_one(federation: Federation) -> N
 def test_one_cluster_is_refused(clusters: Any) -> None:
     with pytest.raises(InputError, match=r"algorithm\.clusters is .*whole number >= 2|algorithm\.clusters = "):
         ifca(PARTICIPATION, LOCAL, clusters=clusters)
+
+
+def test_all_phases_after_clusters_have_as_many(federation: Federation) -> None:
+    two, plain = ifca(PARTICIPATION, LOCAL, clusters=2), fedavg(PARTICIPATION, LOCAL)
+    for later in (plain, ifca(PARTICIPATION, LOCAL, clusters=3)):
+        with pytest.raises(InputError, match="a phase after one of 2 clusters: must have as many"):
+            phases(two, (1, later))
+    state, _ = engine(federation, phases(plain, (1, two)), rounds=3)
+    assert len(state.models) == 2 and state.model is state.models[0]
 
 
 @pytest.fixture(scope="module")
