@@ -7,7 +7,7 @@ from typing import Any
 from partitioning.common.checks import read_seed, whole
 from partitioning.common.columns import check_columns, is_image, is_label
 from partitioning.common.errors import InputError, listing, suggestion
-from partitioning.schemes.registry import UNLABELLED, check_clients, parameters, resolve, takes
+from partitioning.schemes.registry import SCHEMES, UNLABELLED, check_clients, parameters, resolve, takes
 from partitioning.sources.joined import JoinedSource
 from partitioning.sources.source import Source
 from partitioning.store.own_tests import read_local_test
@@ -66,8 +66,10 @@ class PartitionOptions:
         """Return the options of these names; any other name is a parameter of the scheme.
 
         Raises:
-            InputError: the seed or `local_test` is out of range.
+            InputError: there is no scheme, or the seed or `local_test` is out of range.
         """
+        if "scheme" not in given:
+            raise InputError(f"scheme is missing: choose {listing(list(SCHEMES))}")
         names = {each.name for each in fields(cls)} - {"parameters"}
         own = {name: value for name, value in given.items() if name in names}
         checked = {

@@ -234,6 +234,11 @@ def test_wrong_input_is_refused_before_anything_is_written(tmp_path, source, opt
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_scheme_must_be_named(tmp_path, table):
+    with pytest.raises(InputError, match="scheme is missing: choose 'iid', "):
+        partitioning.make(table, tmp_path / "p", clients=2)
+
+
 def test_a_class_that_only_the_test_set_has_is_a_class(tmp_path):
     population = partitioning.make(
         pa.table({"label": [1, 2, 1]}), tmp_path / "p", scheme="iid", clients=1, test=pa.table({"label": [0]})
