@@ -9,7 +9,7 @@ from pathlib import Path
 import jinja2
 import pyarrow as pa
 
-from partitioning.common.columns import check_text, distinct, has_nulls, is_label, repeated
+from partitioning.common.columns import check_text, distinct, is_label, repeated
 from partitioning.common.errors import listing
 from partitioning.common.text import printable, word
 from partitioning.sources.opening import open_source
@@ -18,6 +18,7 @@ from partitioning.store.manifest import MANIFEST
 from raysim.cli.table_facts import ColumnFacts, facts_of
 from raysim.common.errors import InputError, unknown
 from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, SHIFTED, check_dataset
+from raysim.data.columns import missing_rows
 from raysim.data.features import ArrayColumn, ImageColumn, form_of, is_number
 
 TEXT = "text"
@@ -226,7 +227,7 @@ def _texts(source: Source, label: str) -> Iterator[pa.Array]:
     rows = 0
     for batch in source.batches([label]):
         check_text(batch, name=source.name, first=rows)
-        if has_nulls(batch.column(0)):
+        if missing_rows(batch.column(0)):
             raise InputError(f"label column {label!r} has missing values: fill them in, or drop the rows")
         rows += batch.num_rows
         yield batch.column(0)

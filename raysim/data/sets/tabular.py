@@ -18,7 +18,7 @@ from partitioning.sources.layout import arranged
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import reading
 from raysim.common.errors import InputError
-from raysim.data.columns import ColumnRules, check_features
+from raysim.data.columns import ColumnRules, check_features, missing_rows
 from raysim.data.domains import DOMAIN
 from raysim.data.features import check_label, is_number
 from raysim.data.fetching import damaged, fetch, missing
@@ -134,7 +134,15 @@ def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = 
         check_features(table, label, besides, where, use.rules)
     imputed = [] if use.rules is None else use.rules.missing_allowed(table.schema, besides)
     check_values(table.drop_columns([name for name in use.without if name in names]), where, imputed)
+    if use.rules is not None:
+        _check_label_texts(table[label], label, where)
     return table
+
+
+def _check_label_texts(labels: pa.ChunkedArray, label: str, where: str) -> None:
+    """Refuse labels without a character: a file of delimited text has these in place of nulls."""
+    if is_label(labels.type) and (rows := missing_rows(labels)):
+        raise InputError(f"column {label!r} has no label in {rows} rows of {where}: fill them in, or drop the rows")
 
 
 def _read_other(path: Path) -> pa.Table:

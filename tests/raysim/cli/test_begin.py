@@ -137,6 +137,7 @@ def test_names_of_the_users_stay_text_in_the_file(folder: Path) -> None:
         (["init", "latin.csv", "--label", "sick"], "the name of column 1 has byte 0xf6: must be text in UTF-8"),
         (["init", "twice.csv", "--label", "sick"], "several columns named 'age'"),
         (["init", "gap.csv", "--label", "sick"], "label column 'sick' has missing values"),
+        (["init", "blank.csv", "--label", "sick"], "label column 'sick' has missing values"),
         (["show", "quikstart"], "did you mean 'quickstart'?"),
         (["list", "schemes", "dirichlet_qp"], "did you mean 'dirichlet-qp'?"),
     ],
@@ -146,6 +147,7 @@ def test_wrong_input_is_one_line_and_writes_nothing(folder: Path, arguments: lis
     Path("latin.csv").write_bytes("age,Größe,sick\n1,2,0\n3,4,1\n".encode("latin-1"))
     Path("twice.csv").write_text("age,age,sick\n1,2,0\n3,4,1\n")
     Path("gap.csv").write_text("age,size,sick\n1,2,0\n3,4,\n")
+    Path("blank.csv").write_text("age,size,sick\n1,2,no\n3,4,\n")
     before = sorted(folder.iterdir())
     done = raysim(*arguments)
     assert message in str(done.exception) and "\n" not in str(done.exception)

@@ -169,6 +169,7 @@ def test_a_csv_file_is_judged_by_all_of_its_values(tmp_path: Path) -> None:
     assert load(f"file:{path}").train.schema.field("a").type == pa.float64()
     for content, line in (
         ("a,label\n1,2,3\n", "cannot be read as delimited text"),
+        ("a,label\n1,ill\n2,\n", "'label' has no label in 1 rows"),
         ("a,label\n1,0\n,1\n", "'a' has nulls (1 rows)"),
         ("a,label\nred,0\n", "'a' is string"),
         ("a,a,label\n1,2,3\n", "2 columns named 'a'"),
