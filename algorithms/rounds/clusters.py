@@ -157,7 +157,7 @@ def _served(draft: Draft, parts: Sequence[Draft], received: Sequence[Received], 
 
 
 def _joined(received: Sequence[Received], others: int) -> Received:
-    """Return what all models received as one: model after model, each in client-id order.
+    """Return what all models received as one, in client-id order.
 
     Args:
         received: what each model received.
@@ -169,13 +169,15 @@ def _joined(received: Sequence[Received], others: int) -> Received:
         for first, each in zip(firsts, received, strict=True)
         for number, fact in each.machine.items()
     ]
+    rows = UpdateRows.joined([each.rows for each in received])
+    order = np.argsort(rows.clients)
     return replace(
         received[0],
-        rows=UpdateRows.joined([each.rows for each in received]),
-        blocks=np.concatenate([each.blocks + first for first, each in zip(firsts, received, strict=True)]),
+        rows=rows.ordered(order),
+        blocks=np.concatenate([each.blocks + first for first, each in zip(firsts, received, strict=True)])[order],
         machine=dict(facts),
-        up=np.concatenate([each.up for each in received]) + CHOICE_BYTES,
-        down=np.concatenate([each.down for each in received]) + others,
+        up=np.concatenate([each.up for each in received])[order] + CHOICE_BYTES,
+        down=np.concatenate([each.down for each in received])[order] + others,
         beside=reduce(_plus, (each.beside for each in received)),
     )
 

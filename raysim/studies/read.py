@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from partitioning.common.paths import regular
+from partitioning.common.paths import read_parquet, regular
 from partitioning.common.text import word
 from raysim.common.errors import InputError
 from raysim.common.statistics import mean_and_std
@@ -133,7 +133,7 @@ class Findings:
             return {}
         with readable_table(path, AGAIN):
             there = [name for name in columns if name in pq.read_schema(regular(path)).names]
-            table = pq.read_table(regular(path), columns=["round", *there])
+            table = read_parquet(path, columns=["round", *there])
         return {name: np.asarray(table[name].to_numpy(), dtype=np.float64) for name in table.column_names}
 
     def runs(self, dataset: str, algorithm: str, column: str) -> list[dict[str, Values]]:
@@ -186,7 +186,7 @@ def read_findings(folder: Path) -> Findings:
             f"{folder}: must have a trial that has ended; run the study: raysim study {word(folder / STUDY)}"
         )
     with readable_table(path, AGAIN):
-        table = pq.read_table(regular(path))
+        table = read_parquet(path)
     study = Findings(folder, config, text, tuple(trial_rows(table)))
     _check_metrics(study)
     return study

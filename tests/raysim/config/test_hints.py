@@ -45,7 +45,7 @@ def test_a_wrong_key_names_the_nearest_right_one(change: str, hint: str) -> None
 
 def test_a_key_of_an_algorithm_that_the_file_lacks_names_the_algorithm() -> None:
     (line,) = refusals(["algorithm.proximal=0.1"])
-    assert line.endswith("; did you mean 'algorithm.proximal' of algorithm fedprox?")
+    assert line.endswith("; did you mean 'algorithm.proximal' of algorithm fedasync?")
 
 
 @pytest.mark.parametrize(
