@@ -19,10 +19,11 @@ from algorithms.training.optimiser_names import OPTIMISERS
 from partitioning.common.paths import read_text
 from partitioning.schemes.registry import parameters
 from raysim.common.errors import InputError, one_input_error, unknown
-from raysim.config.algorithm import AlgorithmTable, OortTable, algorithms_of
+from raysim.config.algorithm import AlgorithmTable, algorithms_of
 from raysim.config.check import ConfigTable
 from raysim.config.own import FORM, MODEL_FORM, PARTS
 from raysim.config.read import recipes
+from raysim.config.sampling import OortTable
 from raysim.data.catalogue import DATASET_FORMS, DATASETS
 from raysim.measures.metrics import METRICS, Metric
 from raysim.models.build import BUILDER_ARGUMENTS, MODELS

@@ -1,0 +1,20 @@
+"""Code as a user writes it, which the configurations name."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from algorithms import SelectionContext
+
+
+def rarest(context: SelectionContext) -> list[int]:
+    """Choose the clients that took part least often; a drawn number decides among equals."""
+    counts = context.memory.setdefault("counts", np.zeros(len(context.clients)))
+    if len(context.reports):
+        counts[np.searchsorted(context.clients, context.reports["client"])] += 1 + context.reports["change"]
+    order = np.lexsort((context.rng.random(len(counts)), counts))
+    chosen: list[int] = context.clients[order[context.available[order]]][: context.size].tolist()
+    return chosen
+
+
+rarest.needs = ("change",)  # type: ignore[attr-defined]
