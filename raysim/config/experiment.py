@@ -211,9 +211,9 @@ class Experiment(TopLevelKeys):
 
     @property
     def named(self) -> list[str]:
-        """Names of models, algorithms, their parts and metrics: everything behind the result that may be one's own."""
+        """Names of everything behind the result that may be one's own: models, augmentations, algorithms, metrics."""
         names = (name for table in self.algorithm for name in table.named)
-        return [self.model.name, *names, *(self.evaluate.metrics or ())]
+        return [self.model.name, *self.data.augment, *names, *(self.evaluate.metrics or ())]
 
     @property
     def fold(self) -> int | None:

@@ -37,8 +37,8 @@ NAMING_KEYS = (("server", "rule"), ("model", "name"), ("local", "loss"), ("local
 """Tables with a key that may name the user's own code, at the top level and inside `[algorithm]`."""
 ALGORITHM_KEYS = ("name", "sampling")
 """Keys of `[algorithm]` that may name the user's own code."""
-LISTING_KEYS = (("watch", "loggers"), ("evaluate", "metrics"))
-"""Tables with a key that lists names, the user's own code among them."""
+LISTING_KEYS = (("watch", "loggers"), ("evaluate", "metrics"), ("data", "augment"))
+"""Tables with a key that lists names, or is one, the user's own code among them."""
 
 
 def load_own_code(raw: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
@@ -69,9 +69,10 @@ def load_own_code(raw: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, 
 
     whole = with_names(whole)
     for section, key in LISTING_KEYS:
-        if isinstance(table := whole.get(section), dict) and isinstance(listed := table.get(key), list | tuple):
-            names = [_named({key: each}, section, key, folders)[key] for each in listed]
-            whole[section] = {**table, key: names}
+        if isinstance(table := whole.get(section), dict) and (given := table.get(key)) is not None:
+            listed = isinstance(given, list | tuple)
+            names = [_named({key: each}, section, key, folders)[key] for each in (given if listed else [given])]
+            whole[section] = {**table, key: names if listed else names[0]}
     if "algorithm" in whole and all(isinstance(table, dict) for table in _algorithm_tables(whole)):
         named = _algorithm_tables(whole)
         for key in ALGORITHM_KEYS:
@@ -283,7 +284,7 @@ def names_in(raw: Mapping[str, Any]) -> list[str]:
     found += [stage.get("name") for each in (raw, *tables) for key in CHAINS for stage in _stages(each, key)]
     for section, key in LISTING_KEYS:
         listed = table.get(key) if isinstance(table := raw.get(section), dict) else None
-        found += listed if isinstance(listed, list) else []
+        found += listed if isinstance(listed, list) else [listed]
     return [name for name in found if isinstance(name, str)]
 
 

@@ -160,6 +160,7 @@ def _options() -> dict[str, dict[str, Any]]:
             tables={"model": {"name": "logistic"}, "local": {"lr": 0.1, "batch_size": 16, "execution": "low-rank"}}
         ),
         "augmented": experiment(tables={"data": AUGMENTED}),
+        "own augmentation": experiment(tables={"data": {**AUGMENTED, "augment": ["crop", "matrix_code:cutout"]}}),
         "domains": experiment("fedbn", {"fleet": {"block": "auto"}}),
     }
 
@@ -283,6 +284,7 @@ ON_ACTORS = (
     "low-rank radfed",
     "dropout",
     "augmented",
+    "own augmentation",
 )
 """Configurations on actors in the default suite: each way in which the driver and actors share the work."""
 

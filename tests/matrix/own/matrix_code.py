@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 from algorithms import SelectionContext
 
@@ -15,6 +16,13 @@ def rarest(context: SelectionContext) -> list[int]:
     order = np.lexsort((context.rng.random(len(counts)), counts))
     chosen: list[int] = context.clients[order[context.available[order]]][: context.size].tolist()
     return chosen
+
+
+def cutout(sample: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Blacken a square of an image."""
+    top, left = torch.randint(0, 6, (2,), generator=generator).tolist()
+    sample[:, top : top + 3, left : left + 3] = 0
+    return sample
 
 
 rarest.needs = ("change",)  # type: ignore[attr-defined]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 import raysim
 from raysim.common.errors import InputError, OwnCodeError
 from raysim.simulation.api import read_experiment
+from tests.kit.own_code import own_module
 
 RULES = """
 def rule(context):
@@ -38,11 +38,8 @@ def raising(context):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Folder of the user's module, which is forgotten afterwards."""
-    found = tmp_path_factory.mktemp("rules")
-    (found / "sampling_rules.py").write_text(RULES)
-    yield found
-    sys.modules.pop("sampling_rules", None)
+    with own_module(tmp_path_factory.mktemp("rules"), "sampling_rules", RULES) as found:
+        yield found
 
 
 def of(folder: Path, **keys: Any) -> dict[str, Any]:
