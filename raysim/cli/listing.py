@@ -56,7 +56,9 @@ LISTS: Mapping[str, Callable[[], Mapping[str, str]]] = {
     "algorithms": lambda: _first_lines(ALGORITHMS, "module:function", f"{OWN} {FORM}"),
     "datasets": lambda: {name: data.description for name, data in DATASETS.items()} | dict(DATASET_FORMS),
     "losses": lambda: _first_lines(
-        LOSSES, "module:function", "your own function of (outputs, y), which returns the loss of each sample"
+        LOSSES,
+        "module:function",
+        "your own function of (outputs, y), which returns the loss of each sample, or one of the batch",
     ),
     "metrics": lambda: (
         {name: _metric(metric) for name, metric in METRICS.items()}

@@ -25,4 +25,11 @@ def cutout(sample: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return sample
 
 
+def contrastive(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return the contrastive loss of all pairs of a batch."""
+    distances = (outputs[:, None] - outputs).square().mean(2)
+    alike = (y[:, None] == y).to(outputs.dtype)
+    return (alike * distances + (1 - alike) * torch.relu(1 - distances)).mean()
+
+
 rarest.needs = ("change",)  # type: ignore[attr-defined]
