@@ -24,6 +24,7 @@ from algorithms.parts.cohort import Training, blocks_of, client_updates
 from algorithms.parts.option import Draft, Received
 from algorithms.rounds.round import PendingRound, aggregate
 from algorithms.training.loss import Loss
+from algorithms.training.losses import batch_losses
 from algorithms.training.worker import Worker
 
 CHOICE_BYTES = 8
@@ -68,10 +69,13 @@ class Choices(Function):
         resident = worker.resident
         resident.load(*pair)
         module, owners, sums = resident.module.eval(), np.repeat(np.arange(len(counts)), counts), np.zeros(len(counts))
+        kept: list[torch.Tensor] = []
         for part in chunks(x):
-            losses = self.loss.sums(module(x[part].to(resident.floating)).double(), y[part])
-            sums += np.bincount(owners[part], losses.cpu().numpy(), len(counts))
-        return sums
+            outputs = module(x[part].to(resident.floating)).double()
+            if self.loss.is_of_batches(outputs, y[part]):
+                kept.append(outputs)
+            sums += np.bincount(owners[part], self.loss.sums(outputs, y[part]).cpu().numpy(), len(counts))
+        return batch_losses(self.loss, kept, y, counts) if kept else sums
 
 
 def start_clustered(state: State, algorithm: Algorithm, fleet: Fleet, clusters: int) -> PendingRound:

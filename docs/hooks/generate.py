@@ -272,10 +272,14 @@ def named_algorithms() -> str:
     return directives(ALGORITHMS.values(), 2, {function: name for name, function in ALGORITHMS.items()})
 
 
+SELECTIONS = (algorithms.Importance, algorithms.PowerOfChoice, algorithms.OwnSelection, algorithms.SelectionContext)
+"""Ways to draw a cohort that are classes."""
+
+
 def parts() -> str:
     """Return the parts that algorithms are made of, one section for each."""
     sections = {
-        "`schedule`": (schedule, algorithms.Arrivals, algorithms.Importance, algorithms.PowerOfChoice),
+        "`schedule`": (schedule, algorithms.Arrivals, *SELECTIONS),
         "`local`": (algorithms.Local, algorithms.Compute, *LOSSES.values(), OwnUpdate, Context),
         "`sharing`": (sharing,),
         "`uplink`, `downlink`": (uplink, uplink_stages),

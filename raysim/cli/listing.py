@@ -19,10 +19,11 @@ from algorithms.training.optimiser_names import OPTIMISERS
 from partitioning.common.paths import read_text
 from partitioning.schemes.registry import parameters
 from raysim.common.errors import InputError, one_input_error, unknown
-from raysim.config.algorithm import AlgorithmTable, OortTable, algorithms_of
+from raysim.config.algorithm import AlgorithmTable, algorithms_of
 from raysim.config.check import ConfigTable
 from raysim.config.own import FORM, MODEL_FORM, PARTS
 from raysim.config.read import recipes
+from raysim.config.sampling import OortTable
 from raysim.data.catalogue import DATASET_FORMS, DATASETS
 from raysim.measures.metrics import METRICS, Metric
 from raysim.models.build import BUILDER_ARGUMENTS, MODELS
@@ -55,7 +56,9 @@ LISTS: Mapping[str, Callable[[], Mapping[str, str]]] = {
     "algorithms": lambda: _first_lines(ALGORITHMS, "module:function", f"{OWN} {FORM}"),
     "datasets": lambda: {name: data.description for name, data in DATASETS.items()} | dict(DATASET_FORMS),
     "losses": lambda: _first_lines(
-        LOSSES, "module:function", "your own function of (outputs, y), which returns the loss of each sample"
+        LOSSES,
+        "module:function",
+        "your own function of (outputs, y), which returns the loss of each sample, or one of the batch",
     ),
     "metrics": lambda: (
         {name: _metric(metric) for name, metric in METRICS.items()}

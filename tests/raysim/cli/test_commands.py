@@ -12,9 +12,10 @@ from algorithms.names import ALGORITHMS
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.cli.listing import keys_of
-from raysim.config.algorithm import AlgorithmTable, OortTable
+from raysim.config.algorithm import AlgorithmTable
 from raysim.config.check import table_of
 from raysim.config.read import recipes
+from raysim.config.sampling import OortTable
 from raysim.data.catalogue import DATASETS
 from raysim.models.build import MODELS
 

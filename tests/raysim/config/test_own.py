@@ -14,7 +14,7 @@ from ray import cloudpickle
 import raysim
 from raysim.common.errors import InputError, OwnCodeError
 from raysim.config.experiment import Experiment
-from raysim.config.own import generator_notices
+from raysim.config.own_notices import generator_notices
 from raysim.config.read import changed
 from raysim.watching.progress import Watcher
 from tests.kit.runs import quick_run
