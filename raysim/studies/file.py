@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import product
@@ -17,7 +17,9 @@ from raysim.common.errors import InputError
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, distinct, flat, known, part
 from raysim.config.experiment import Experiment
+from raysim.config.ranges import Construction
 from raysim.config.read import Change, apply, changed, read
+from raysim.config.reference import Group, keys_of
 from raysim.config.tables import MOST_FOLDS
 from raysim.studies.grid import Point, SearchSpace, algorithm_table, inherited_value, ordered_spaces
 from raysim.studies.split import Split
@@ -62,6 +64,14 @@ class StudyTable(ConfigTable):
         default=None, description="Algorithm that the others are compared with; by default `fedavg`, else the first."
     )
     tune: TuneTable = TuneTable()
+
+
+def study_groups() -> Iterator[Group]:
+    """Yield the keys of `[study]` and of `[study.tune]`."""
+    tables: Mapping[str, type[ConfigTable]] = {"study": StudyTable, "study.tune": TuneTable}
+    for name, table in tables.items():
+        construction = Construction(lambda keys, table=table, name=name: checked(table, keys, name))  # type: ignore[misc]
+        yield Group(name, tuple(keys_of(table, {}, construction, f"{name}.", ("tune",))))
 
 
 @dataclass(frozen=True)
