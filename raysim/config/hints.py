@@ -49,6 +49,9 @@ HERE, BESIDE = 0.2, 0.1
 LEAST_ELSEWHERE = 0.8
 """Least likeness of a key of another table."""
 
+LEAST_SHARED = 4
+"""Fewest letters in a row that an algorithm shares with a key that it is named after."""
+
 NAMES: Mapping[str, Collection[str]] = {
     "algorithm.name": ALGORITHMS,
     "server.rule": SERVERS,
@@ -101,14 +104,15 @@ def _nearest_key(error: UnknownKeyError, algorithms: Collection[str], known: Col
     """Return the question that names the nearest known key; "" if none is near."""
     word = folded(error.name)
     word = SYNONYMS.get(f"{error.where}.{word}", SYNONYMS.get(word, error.name))
-    found = [(likeness + HERE, 0.0, f"did you mean {name!r}?") for name, likeness in nearest(word, error.allowed)]
+    found = [(likeness + HERE, 0, f"did you mean {name!r}?") for name, likeness in nearest(word, error.allowed)]
     for key in known:
         if not key.thing and (key.table, key.name) == (error.where, error.name):
             continue  # a key of the usual loss: `_known` also names it with its loss
         for _, likeness in nearest(word, [key.name], LEAST_ELSEWHERE):
             score = likeness + BESIDE * (key.table == error.where) + BESIDE / 2 * (key.thing in algorithms)
             # Of several algorithms with the key, the one that it is named after: FedProx for `proximal`.
-            named = SequenceMatcher(None, key.name, key.thing).ratio() if key.kind == "algorithm" else 0.0
+            shared = SequenceMatcher(None, key.name, key.thing).find_longest_match().size
+            named = shared if key.kind == "algorithm" and shared >= LEAST_SHARED else 0
             found.append((score, named, _place(key, algorithms)))
     return max(found, key=lambda each: each[:2])[2] if found else ""
 
