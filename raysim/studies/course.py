@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from partitioning import Population
 from raysim.config.experiment import Experiment
 from raysim.studies.file import Study, StudyData
 from raysim.studies.folder import VIRTUAL_TIME
 from raysim.studies.grid import Point, SearchSpace, algorithm_table, point_json
+from raysim.studies.populations import Populations
 from raysim.studies.split import Split
 from raysim.studies.statistics import best_point, complete_mean
 from raysim.studies.trial import Trial, TrialResult, on_population, trial_of
@@ -71,11 +71,11 @@ class Course:
 
     Args:
         study: resolved study.
-        populations: stored population of each data set.
+        populations: stored population of each data set and seed of the partition.
         columns: measured columns.
     """
 
-    def __init__(self, study: Study, populations: Mapping[str, Population], columns: Sequence[str]) -> None:
+    def __init__(self, study: Study, populations: Populations, columns: Sequence[str]) -> None:
         self._study, self._populations, self._columns = study, populations, columns
         self._cells = {
             (dataset.name, name): GridCell(dataset, space)
@@ -138,6 +138,7 @@ class Course:
             "seed": split.seed,
             "fold": split.fold,
             "validation": split.validation,
+            "partition_seed": split.partition,
             "stage": "final" if trial in cell.final else "search",
             "chosen": trial.point == cell.winner,
             "status": result.status,
@@ -178,10 +179,7 @@ class Course:
         if len(tables) < len({each.space.algorithm for each in sources}):
             return
         cell.points = {point_json(point): point for point in cell.space.points(cell.space.inherited(tables))}
-        path = self._populations[cell.dataset.name].path
-        cell.experiments = {
-            text: on_population(cell.space.at(cell.dataset.raw, point), path) for text, point in cell.points.items()
-        }
+        cell.experiments = {text: cell.space.at(cell.dataset.raw, point) for text, point in cell.points.items()}
         if len(cell.points) == 1:
             (cell.winner,) = cell.points
         else:
@@ -191,7 +189,9 @@ class Course:
 
     def _trial(self, cell: GridCell, point: str, split: Split) -> Trial:
         dataset, algorithm = cell.dataset.name, cell.space.algorithm
-        return trial_of(dataset, algorithm, point, cell.experiments[point], self._populations[dataset], split)
+        population = self._populations[dataset, split.partition]
+        experiment = on_population(cell.experiments[point], population.path)
+        return trial_of(dataset, algorithm, point, experiment, population, split)
 
     def _is_searched(self, cell: GridCell) -> bool:
         # Trials tend to end in order, so the last ones decide fastest.
@@ -213,7 +213,7 @@ def _schema(columns: Sequence[str]) -> pa.Schema:
     return pa.schema(
         [
             *((name, pa.string()) for name in ("dataset", "algorithm", "point")),
-            *((name, pa.int64()) for name in ("seed", "fold", "validation")),
+            *((name, pa.int64()) for name in ("seed", "fold", "validation", "partition_seed")),
             ("stage", pa.string()),
             ("chosen", pa.bool_()),
             ("status", pa.string()),

@@ -40,13 +40,21 @@ class TuneTable(ConfigTable):
 
     seeds: Seeds | None = Field(default=None, description="Seeds of the search; by default all of `study.seeds`.")
     folds: Folds | None = Field(default=None, description="Test folds of the search; by default all.")
+    partition_seeds: Seeds | None = Field(
+        default=None, description="Partitions of the search; by default all of `study.partition_seeds`."
+    )
 
 
 class StudyTable(ConfigTable):
     """`[study]`: seeds, folds and metrics; `grid`, `inherit` and `datasets` are read separately."""
 
     seeds: Seeds | None = Field(
-        default=None, description="Seeds of the training; by default the file's `seed`, which always makes the clients."
+        default=None, description="Seeds of the training; by default the file's `seed`, which then makes the clients."
+    )
+    partition_seeds: Seeds | None = Field(
+        default=None,
+        description="Seeds of the partition: every seed of the training runs on every draw of the clients. By default "
+        "one draw, by the file's `seed`.",
     )
     folds: Annotated[int, Field(ge=0, le=MOST_FOLDS)] | None = Field(
         default=None, description="Folds, each tested once; 0 tests the partition's test clients. Default: its folds."
@@ -131,6 +139,7 @@ class Study:
         if has_search:
             _check_selection(datasets)
         _check_folds(datasets, table.folds or 0)
+        _check_partitions(datasets, table.partition_seeds)
         for dataset in datasets:
             _check_points(dataset, spaces, len(datasets) > 1)
         return cls(table, datasets, spaces, _written(bare, given, changes, datasets))
@@ -143,20 +152,28 @@ class Study:
     @property
     def finals(self) -> list[Split]:
         """Splits on which every winner runs."""
-        return self._splits(self.table.seeds or (), range(self.table.folds or 0))
+        return self._splits(self.table.seeds or (), range(self.table.folds or 0), self.partitions)
 
     @property
     def tuning(self) -> list[Split]:
         """Splits on which the search compares the points of a grid."""
         tune = self.table.tune
-        return self._splits(tune.seeds or (), tune.folds or ())
+        return self._splits(tune.seeds or (), tune.folds or (), tune.partition_seeds or self.partitions)
 
-    def _splits(self, seeds: Sequence[int], folds: Iterable[int]) -> list[Split]:
+    @property
+    def partitions(self) -> Sequence[int | None]:
+        """Seeds of the partition; None alone for the file's own seed."""
+        return self.table.partition_seeds or (None,)
+
+    def _splits(self, seeds: Sequence[int], folds: Iterable[int], partitions: Sequence[int | None]) -> list[Split]:
         count = self.table.folds or 0
         if not count:
-            return [Split(seed) for seed in seeds]
+            return [Split(seed, partition=drawn) for drawn, seed in product(partitions, seeds)]
         steps = range(1, count if self.table.validation == "rotate" else 2)
-        return [Split(seed, fold, (fold + step) % count) for seed, fold, step in product(seeds, folds, steps)]
+        return [
+            Split(seed, fold, (fold + step) % count, drawn)
+            for drawn, seed, fold, step in product(partitions, seeds, folds, steps)
+        ]
 
     def to_toml(self) -> dict[str, Any]:
         """Return the study as the tables of a file, with its base and every default."""
@@ -273,6 +290,15 @@ def _check_folds(datasets: Sequence[StudyData], folds: int) -> None:
             )
 
 
+def _check_partitions(datasets: Sequence[StudyData], seeds: Sequence[int] | None) -> None:
+    for each in datasets if seeds else ():
+        if each.experiment.partition is None:
+            raise InputError(
+                f"study.partition_seeds = {list(seeds or ())} with data.population of {each.name}: must be left out, "
+                "because its clients already exist; remove it, or name the data set"
+            )
+
+
 def _default_name(experiment: Experiment) -> str:
     data = experiment.data
     source = data.dataset or Path(data.population or "").name
@@ -293,7 +319,14 @@ def _resolved(table: StudyTable, experiment: Experiment, has_search: bool) -> St
     names = experiment.names
     baseline = table.baseline or ("fedavg" if "fedavg" in names else names[0])
     known("study.baseline", baseline, dict.fromkeys(names))
-    tune = TuneTable(seeds=table.tune.seeds or seeds, folds=table.tune.folds or tuple(range(folds)) or None)
+    drawn = table.tune.partition_seeds or table.partition_seeds
+    if table.tune.partition_seeds and not set(table.tune.partition_seeds) <= set(table.partition_seeds or ()):
+        raise InputError(
+            f"study.tune.partition_seeds = {list(table.tune.partition_seeds)}: must be some of study.partition_seeds = "
+            f"{list(table.partition_seeds or ())}; add them there, or leave it out"
+        )
+    folded = table.tune.folds or tuple(range(folds)) or None
+    tune = TuneTable(seeds=table.tune.seeds or seeds, folds=folded, partition_seeds=drawn)
     beyond = [fold for fold in tune.folds or () if fold >= folds]
     if beyond:
         allowed = f"0 to {folds - 1}" if folds else "left out, because there are no folds"

@@ -1,10 +1,11 @@
-"""Populations of a study: made once for each data set, with the file's own seed, and shared by its trials."""
+"""Populations of a study: made once for each data set and seed of the partition, and shared by its trials."""
 
 import json
 import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,8 +23,12 @@ from raysim.studies.trial import on_population, trial_of, view
 LOG = logging.getLogger("raysim.studies")
 
 
-def populations_of(study: Study, folder: Path, phase: Callable[[str], None]) -> dict[str, Population]:
-    """Open the stored population of each data set, or make it.
+Populations = Mapping[tuple[str, int | None], Population]
+"""Population by data set and seed of the partition; None is the file's own seed."""
+
+
+def populations_of(study: Study, folder: Path, phase: Callable[[str], None]) -> Populations:
+    """Open the stored population of each data set and seed of the partition, or make it.
 
     Args:
         study: resolved study.
@@ -35,11 +40,13 @@ def populations_of(study: Study, folder: Path, phase: Callable[[str], None]) -> 
     """
     folder.mkdir(exist_ok=True)
     remove_drafts(folder)
-    populations = {}
-    for dataset in study.datasets:
-        phase(f"{dataset.name}: reading the data and partitioning it into clients")
+    populations: dict[tuple[str, int | None], Population] = {}
+    for dataset, seed in product(study.datasets, study.partitions):
+        of_seed = "" if seed is None else f", seed {seed}"
+        phase(f"{dataset.name}: reading the data and partitioning it into clients{of_seed}")
+        experiment = dataset.experiment if seed is None else dataset.experiment.model_copy(update={"seed": seed})
         try:
-            populations[dataset.name] = _population(dataset.experiment, folder, study.table.folds or 0)
+            populations[dataset.name, seed] = _population(experiment, folder, study.table.folds or 0)
         except InputError as error:
             raise InputError(f"{dataset.name}: {error}") from None
     return populations
@@ -68,12 +75,12 @@ def _name(experiment: Experiment) -> str:
     return f"{called}-{text_sha256(content)[:12]}"
 
 
-def fitted(study: Study, populations: Mapping[str, Population]) -> tuple[Study, list[str]]:
+def fitted(study: Study, populations: Populations) -> tuple[Study, list[str]]:
     """Return the study with its metric, and the columns that its trials measure; nothing is trained.
 
     Args:
         study: resolved study, perhaps without a metric.
-        populations: population of each data set.
+        populations: population of each data set and seed of the partition.
 
     Raises:
         InputError: an algorithm does not fit a model or population, or a column is not measured.
@@ -81,7 +88,7 @@ def fitted(study: Study, populations: Mapping[str, Population]) -> tuple[Study, 
     columns: dict[str, None] = {}
     for dataset in study.datasets:
         try:
-            columns |= dict.fromkeys(_measured(dataset, study, populations[dataset.name]))
+            columns |= dict.fromkeys(_measured(dataset, study, populations[dataset.name, study.finals[0].partition]))
         except InputError as error:
             raise InputError(f"{dataset.name}: {error}") from None
     names = list(columns)

@@ -158,8 +158,9 @@ def _result_of(trial: Trial, ending: Ending, trials: Path) -> TrialResult:
 def _report(trial: Trial, result: TrialResult, error: str, board: Board) -> None:
     split = trial.split
     of_fold = "" if split.fold is None else f", fold {split.fold}, validation {split.validation}"
+    of_partition = "" if split.partition is None else f", partition {split.partition}"
     of_point = f", {trial.point}" if trial.point else ""
-    text = f"{trial.name}: {result.status}{of_point}, seed {split.seed}{of_fold}"
+    text = f"{trial.name}: {result.status}{of_point}, seed {split.seed}{of_fold}{of_partition}"
     LOG.info("%s, %d rounds, %.3f s", text, result.rounds, result.seconds)
     board.ended(text)
     if result.status != "done":

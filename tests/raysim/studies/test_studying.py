@@ -229,3 +229,17 @@ def test_devices_that_do_not_fit_start_no_study(wrong: str, tmp_path: Path) -> N
     with pytest.raises(InputError, match=text) as error:
         raysim.study(config, tmp_path / "study", inline=True)
     assert "trials that have ended" not in str(error.value) and not (tmp_path / "study").exists()
+
+
+def test_draws_of_the_partition_are_made_and_paired(tmp_path: Path) -> None:
+    config = {**deepcopy(SMALL), "partition": {"scheme": "dirichlet-qp", "clients": 6, "label_alpha": 0.3}}
+    config["study"] = {"seeds": [1], "partition_seeds": [4, 5, 6], "folds": 0, "metric": "test_accuracy"}
+    config["data"] = {"dataset": "digits", "test": 0.2}
+    done = raysim.study(config, tmp_path / "study", inline=True)
+    assert len(list((tmp_path / "study" / "populations").glob("*/manifest.json"))) == 3
+    rows = done.trials.to_pylist()
+    assert sorted(row["partition_seed"] for row in rows if row["algorithm"] == "fedavg") == [4, 5, 6]
+    assert len({row["test_accuracy"] for row in rows if row["algorithm"] == "fedavg"}) > 1
+    summary = pq.read_table(tmp_path / "study" / "summary.parquet").to_pylist()
+    assert [row["pairs"] for row in summary] == [None, 3]
+    assert "paired by partition, seed and test fold" in (tmp_path / "study" / "table.md").read_text()
