@@ -39,7 +39,8 @@ class PrivacyTable(OptionTable):
     clip: float
     """Largest L2 norm of a client's change of the shared parameters; the first one if `adaptive` is given."""
     noise: float | None = None
-    """Noise multiplier: the standard deviation of the noise on the sum of changes, in units of `clip`."""
+    """Noise multiplier: the standard deviation of the noise on the sum of changes, in units of `clip`. With
+    `accountant = "pld"` it is 0 or at least 0.1."""
     epsilon: Annotated[float, Field(gt=0)] | None = None
     """Epsilon after the last round, for which the noise multiplier is solved."""
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5

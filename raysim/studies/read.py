@@ -23,7 +23,8 @@ from raysim.studies.folder import STUDY, TRIALS
 from raysim.studies.split import Split
 
 COLUMNS = ("dataset", "algorithm", "point", "seed", "fold", "validation", "stage", "chosen", "status", "trial")
-"""Columns of `trials.parquet` that identify a trial; the others are `seconds`, `rounds` and its metrics."""
+"""Columns of `trials.parquet` that identify a trial; the others are `partition_seed`, `seconds`, `rounds` and
+its metrics."""
 
 AGAIN = "run the study again"
 
@@ -201,14 +202,14 @@ def trial_rows(table: pa.Table) -> Iterator[TrialRow]:
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
         raise InputError(f"{TRIALS} has no column {missing[0]!r}: must have {', '.join(COLUMNS)}; {AGAIN}")
-    others = [name for name in table.column_names if name not in (*COLUMNS, "seconds")]
+    others = [name for name in table.column_names if name not in (*COLUMNS, "partition_seed", "seconds")]
     metrics = [name for name in others if pa.types.is_floating(table.schema.field(name).type)]
     for row in table.to_pylist():
         yield TrialRow(
             dataset=row["dataset"],
             algorithm=row["algorithm"],
             point=row["point"],
-            split=Split(row["seed"], row["fold"], row["validation"]),
+            split=Split(row["seed"], row["fold"], row["validation"], row.get("partition_seed")),
             is_final=row["stage"] == "final",
             is_chosen=bool(row["chosen"]),
             status=row["status"],

@@ -153,7 +153,10 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", "quikstart"], "did you mean 'quickstart'"),
     (["run", "nosuch.toml"], "nosuch.toml"),
     (["run", "quickstart", "--set", "local.epoch=3"], "did you mean 'epochs'"),
-    (["run", "radfed-small", "--set", "partition.label_alpha=-1"], "raysim: partition.label_alpha is -1.0"),
+    (
+        ["run", "radfed-small", "--set", "partition.label_alpha=-1"],
+        "raysim: partition.label_alpha = -1: should be greater than 0",
+    ),
     (["run", "radfed-small", "--set", "partition.clients=1798"], "1798"),
     (["run", "quickstart", "--set", "model.name=cnn", "--set", "model.hidden=[3]"], "model.hidden"),
     (["run", "quickstart", "--actors", "many"], "--actors"),
