@@ -19,13 +19,14 @@ from algorithms.options.aggregation import AGGREGATES
 from algorithms.training.loss import LOSSES, CrossEntropy
 from partitioning.schemes.registry import SCHEMES, parameters
 from raysim.config import constructions
-from raysim.config.algorithm import INNER, AlgorithmTable, OortTable, ServerTable, local_table
+from raysim.config.algorithm import INNER, AlgorithmTable, ServerTable, local_table
 from raysim.config.check import ConfigTable, table_of
 from raysim.config.experiment import Experiment, TopLevelKeys
 from raysim.config.kinds import choices, kind, shown, table_in
 from raysim.config.options import OptionTable, option_tables
 from raysim.config.privacy import AdaptiveTable
 from raysim.config.ranges import Construction
+from raysim.config.sampling import OortTable
 from raysim.config.tables import DevicesTable, PartitionTable, partition_table
 from raysim.models.build import MODELS
 from raysim.models.options import ModelOptions
