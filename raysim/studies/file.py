@@ -27,6 +27,9 @@ from raysim.studies.split import Split
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Allowed names of data sets, which are also names of folders."""
 
+LOCAL_VALIDATION = "local_validation_"
+"""Beginning of the columns of the search on the clients' own validation parts."""
+
 LOCATED = ("root", "population", "test")
 """Keys of `[data]` that may hold paths."""
 
@@ -40,6 +43,11 @@ class TuneTable(ConfigTable):
 
     seeds: Seeds | None = Field(default=None, description="Seeds of the search; by default all of `study.seeds`.")
     folds: Folds | None = Field(default=None, description="Test folds of the search; by default all.")
+    local_validation: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None,
+        description="Share of each client's training part on which the search compares points, as "
+        "`local_validation_accuracy`: for methods with personal models. By default validation clients compare.",
+    )
     partition_seeds: Seeds | None = Field(
         default=None, description="Partitions of the search; by default all of `study.partition_seeds`."
     )
@@ -310,12 +318,11 @@ def _default_name(experiment: Experiment) -> str:
 def _resolved(table: StudyTable, experiment: Experiment, has_search: bool) -> StudyTable:
     seeds = table.seeds or (experiment.seed,)
     folds = table.folds if table.folds is not None else getattr(experiment.partition, "folds", 0)
-    select_by = table.select_by or experiment.evaluate.select_by
-    if has_search and not select_by.startswith("validation_"):
-        raise InputError(
-            f"study.select_by = {select_by!r} with study.grid: must be a column of the validation clients, because "
-            'test clients must not decide; set study.select_by = "validation_accuracy"'
-        )
+    cut = table.tune.local_validation
+    usual = experiment.evaluate.select_by if cut is None else f"{LOCAL_VALIDATION}accuracy"
+    select_by = table.select_by or usual
+    if has_search:
+        _check_select_by(select_by, cut)
     names = experiment.names
     baseline = table.baseline or ("fedavg" if "fedavg" in names else names[0])
     known("study.baseline", baseline, dict.fromkeys(names))
@@ -326,13 +333,27 @@ def _resolved(table: StudyTable, experiment: Experiment, has_search: bool) -> St
             f"{list(table.partition_seeds or ())}; add them there, or leave it out"
         )
     folded = table.tune.folds or tuple(range(folds)) or None
-    tune = TuneTable(seeds=table.tune.seeds or seeds, folds=folded, partition_seeds=drawn)
+    tune = table.tune.model_copy(update={"seeds": table.tune.seeds or seeds, "folds": folded, "partition_seeds": drawn})
     beyond = [fold for fold in tune.folds or () if fold >= folds]
     if beyond:
         allowed = f"0 to {folds - 1}" if folds else "left out, because there are no folds"
         raise InputError(f"study.tune.folds = {list(tune.folds or ())}: must be {allowed}; correct it")
     update = {"seeds": seeds, "folds": folds, "select_by": select_by, "baseline": baseline, "tune": tune}
     return table.model_copy(update=update)
+
+
+def _check_select_by(column: str, cut: float | None) -> None:
+    """Raise InputError if a column of test data decides the search."""
+    if column.startswith("validation_") or (cut is not None and column.startswith(LOCAL_VALIDATION)):
+        return
+    remedy = 'set study.select_by = "validation_accuracy"'
+    if column.startswith("local_"):
+        remedy = "set study.tune.local_validation = 0.2, which cuts validation parts from the clients' training parts"
+        remedy += f', and study.select_by = "{LOCAL_VALIDATION}accuracy"' if cut is None else ""
+    raise InputError(
+        f"study.select_by = {column!r} with study.grid: must be a column of the validation clients, or of the clients' "
+        f"own validation parts, because test data must not decide; {remedy}"
+    )
 
 
 def first_points(dataset: StudyData, spaces: Mapping[str, SearchSpace]) -> dict[str, Point]:

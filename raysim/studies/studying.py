@@ -24,7 +24,7 @@ from raysim.studies.concluding import conclude
 from raysim.studies.course import Course, StudyProgress
 from raysim.studies.file import Study, completed, read_study
 from raysim.studies.folder import POPULATIONS, STUDY, TRIALS, study_folder
-from raysim.studies.populations import fitted, populations_of
+from raysim.studies.populations import fitted, populations_of, search_populations
 from raysim.studies.runners import TrialRunner, runner_for
 from raysim.studies.showing import Board
 from raysim.studies.trial import Ending, Trial, TrialResult, read_trial_result
@@ -109,10 +109,11 @@ def _planned(plan: Study, folder: Path, board: Board) -> Course:
         board.notice(text)
     with settled(max(dataset.experiment.fleet.cpus_per_actor for dataset in plan.datasets)):
         populations = populations_of(plan, folder / POPULATIONS, board.phase)
-        plan, columns = fitted(plan, populations)
+        searched = search_populations(plan, populations, folder / POPULATIONS, board.phase)
+        plan, columns = fitted(plan, populations, searched)
     (folder / "trials").mkdir(exist_ok=True)
     write_config(folder / STUDY, plan.to_toml())
-    return Course(plan, populations, columns)
+    return Course(plan, populations, columns, searched)
 
 
 def _run_trials(course: Course, runner: TrialRunner, folder: Path, board: Board) -> dict[str, str]:
