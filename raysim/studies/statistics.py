@@ -107,36 +107,36 @@ def rows_of(study: Findings) -> list[ResultRow]:
 
 
 @dataclass(frozen=True)
-class Tally:
+class Contest:
     """Data sets on which one algorithm is significantly better than another, neither, and significantly worse."""
 
     wins: int = 0
     ties: int = 0
     losses: int = 0
 
-    def __add__(self, other: "Tally") -> "Tally":
-        return Tally(self.wins + other.wins, self.ties + other.ties, self.losses + other.losses)
+    def __add__(self, other: "Contest") -> "Contest":
+        return Contest(self.wins + other.wins, self.ties + other.ties, self.losses + other.losses)
 
     def __str__(self) -> str:
         return f"{self.wins} / {self.ties} / {self.losses}"
 
 
-def tallies_of(study: Findings) -> dict[tuple[str, str], Tally]:
+def tallies_of(study: Findings) -> dict[tuple[str, str], Contest]:
     """Return the tally of each algorithm against each other one, over all data sets.
 
     A data set is a tie unless Wilcoxon's signed-rank test, corrected by Holm for the pairs of algorithms on it, finds a
     difference. Data sets without a common pair of trials do not count.
     """
     pairs = list(combinations(study.algorithms, 2))
-    found = dict.fromkeys(permutations(study.algorithms, 2), Tally())
+    found = dict.fromkeys(permutations(study.algorithms, 2), Contest())
     for dataset in study.datasets:
         counting = {name: [each for each in study.of(dataset, name) if each.counts] for name in study.algorithms}
         compared = [_difference(counting[one], counting[other], study.metric) for one, other in pairs]
         for (one, other), each, p in zip(pairs, compared, holm([each.p for each in compared]), strict=True):
             if each.pairs:
                 is_tie, is_win = p is None or p >= LEVEL, is_better(study.metric, each.mean, 0.0)
-                found[one, other] += Tally(int(not is_tie and is_win), int(is_tie), int(not is_tie and not is_win))
-                found[other, one] += Tally(int(not is_tie and not is_win), int(is_tie), int(not is_tie and is_win))
+                found[one, other] += Contest(int(not is_tie and is_win), int(is_tie), int(not is_tie and not is_win))
+                found[other, one] += Contest(int(not is_tie and not is_win), int(is_tie), int(not is_tie and is_win))
     return found
 
 

@@ -12,7 +12,7 @@ from raysim.report.words import ABSENT
 from raysim.studies.course import StudyProgress
 from raysim.studies.folder import VIRTUAL_TIME
 from raysim.studies.read import Findings, TrialRow, trial_rows
-from raysim.studies.statistics import ResultRow, Tally, averages, best_point, complete_mean, tallies_of
+from raysim.studies.statistics import Contest, ResultRow, averages, best_point, complete_mean, tallies_of
 from raysim.studies.words import MetricColumn, p_value, percent, point_text
 
 AVERAGE = "mean"
@@ -43,7 +43,7 @@ def contests(study: Findings) -> ResultTable:
     lines: list[list[Cell]] = []
     for name in study.algorithms:
         own = [found.get((name, other)) for other in study.algorithms]
-        total = sum((each for each in own if each), Tally())
+        total = sum((each for each in own if each), Contest())
         lines.append([(ABSENT if each is None else str(each), False) for each in (*own, total)])
     return _table({"algorithm": study.algorithms}, [*study.algorithms, "all"], lines, [frozenset()] * len(lines))
 
