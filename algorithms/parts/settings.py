@@ -31,7 +31,7 @@ def _is_oort(by: object) -> bool:
 
 def _title(by: object) -> object:
     """Return a rule of sampling as the file names it."""
-    return getattr(by, "title", by)
+    return by if isinstance(by, str) else getattr(by, "title", by)
 
 
 def _personal(parts: Parts, _: Devices | None) -> str:

@@ -56,7 +56,10 @@ def of(folder: Path, **keys: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("keys", "text"),
     [
-        ({"sampling": "unifrom"}, r"unknown algorithm\.sampling = 'unifrom': must be one of .*did you mean 'uniform'"),
+        (
+            {"sampling": "unifrom"},
+            r"unknown algorithm\.sampling = 'unifrom': did you mean 'uniform'\? It must be one of",
+        ),
         ({"sampling": "sampling_rules:ruel"}, r"unknown algorithm\.sampling = 'sampling_rules:ruel'.*'rule'"),
         ({"sampling": "sampling_rules:short"}, r"sampling_rules:short': must take \(context\), and does not"),
         ({"sampling": "sampling_rules:Needing"}, r"'sampling_rules:Needing': must be made without arguments"),
