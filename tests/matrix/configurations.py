@@ -180,6 +180,10 @@ def _options() -> dict[str, dict[str, Any]]:
         "one logit": experiment(tables=ONE_LOGIT),
         "real table": experiment(tables=REAL_TABLE),
         "own augmentation": experiment(tables={"data": {**AUGMENTED, "augment": ["crop", "matrix_code:cutout"]}}),
+        "own server rule": experiment(
+            tables={"local": {"lr": 0.1, "batch_size": 16, "execution": "fused"}},
+            server={"rule": "matrix_code:Extrapolated", "eps": 1e-9},
+        ),
         "own loss of batches": experiment(
             "ifca",
             {"local": {"lr": 0.1, "batch_size": 16, "loss": "matrix_code:contrastive", "execution": "vectorised"}},

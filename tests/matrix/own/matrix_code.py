@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import torch
 
-from algorithms import SelectionContext
+from algorithms import Layout, Memory, Packed, SelectionContext
+from algorithms.core.rows import UpdateRows
 
 
 def rarest(context: SelectionContext) -> list[int]:
@@ -30,6 +33,30 @@ def contrastive(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     distances = (outputs[:, None] - outputs).square().mean(2)
     alike = (y[:, None] == y).to(outputs.dtype)
     return (alike * distances + (1 - alike) * torch.relu(1 - distances)).mean()
+
+
+@dataclass(frozen=True)
+class Extrapolated:
+    """FedExP: w <- w + max(1, sum_k p_k |d_k|^2 / (2 (|d|^2 + eps))) d, d_k = w_k - w, d the weighted mean of the d_k.
+
+    Args:
+        eps: epsilon, > 0.
+    """
+
+    eps: float = 1e-3
+
+    needs = ("change",)
+
+    def __call__(
+        self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout, updates: UpdateRows
+    ) -> tuple[Packed, Memory]:
+        step = np.where(layout.parameters, mean.floats.astype(np.float64) - model.floats, 0.0)
+        counted = updates.weights > 0
+        squares = updates.weights[counted] @ updates.column("change")[counted] / total
+        rate = max(1.0, squares / (2 * (step @ step + self.eps)))
+        return replace(mean, floats=(mean.floats + (rate - 1) * step).astype(mean.floats.dtype)), {
+            "rate": np.array(rate)
+        }
 
 
 rarest.needs = ("change",)  # type: ignore[attr-defined]
