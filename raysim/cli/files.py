@@ -43,8 +43,8 @@ def list_(kind: str, name: str | None) -> None:
     With the NAME of an algorithm, a loss, a model or a scheme, list its keys.
 
     `raysim list keys [TABLE]` lists every key of a table of the file, such as `local`, `evaluate`, `fleet` or
-    `study`, with its type and range, default and meaning. Options such as `privacy`, `uplink`, `downlink`, `attack` and
-    `devices` are tables too. TABLE.KEY names one key.
+    `study`, with its type and range, default and meaning. Options, such as compression, have tables too. TABLE.KEY
+    names one key.
     """
     if kind == "keys":
         from raysim.cli.keys import key_lines

@@ -9,11 +9,9 @@ from typing import Any
 from algorithms.names import SERVERS
 from algorithms.options.aggregation import AGGREGATES
 from raysim.config.algorithm import algorithms_of
-from raysim.config.attack import AttackTable
 from raysim.config.check import ConfigTable, checked
 from raysim.config.model import model_of
 from raysim.config.options import OptionTable
-from raysim.config.privacy import PrivacyTable
 from raysim.config.ranges import Construction
 from raysim.config.tables import devices_of
 from raysim.config.uplink import UplinkTable
@@ -86,22 +84,13 @@ def _needed(function: Callable[..., Any], keys: Mapping[str, Any]) -> dict[str, 
 
 def option(table: type[OptionTable]) -> Construction:
     """Return the construction of an option's table."""
-    beside: Sequence[Mapping[str, Any]] = ({},)
-    if table is AttackTable:
-        beside = ({"kind": "sign-flip"},)
-    elif table is PrivacyTable:
-        beside = ({"clip": 1.0, "noise": 1.0, "accountant": "rdp"}, {"clip": 1.0, "accountant": "rdp"}, {"noise": 1.0})
-    return Construction(lambda keys: table.over("option", keys, {}), beside)
+    return Construction(lambda keys: table.over("option", keys, {}), table.complete)
 
 
-def adaptive() -> Construction:
-    """Return the construction of `[privacy.adaptive]`."""
-
-    def build(keys: Mapping[str, Any]) -> object:
-        inner = {"count_noise": 1.0, **keys}
-        return PrivacyTable.over("privacy", {"clip": 1.0, "noise": 0.0, "adaptive": inner, "accountant": "rdp"}, {})
-
-    return Construction(build)
+def inside(table: type[OptionTable], key: str) -> Construction:
+    """Return the construction of a table inside an option's."""
+    around = table.around[key]
+    return Construction(lambda keys: table.over("option", {**around, key: {**around.get(key, {}), **keys}}, {}))
 
 
 def devices() -> Construction:

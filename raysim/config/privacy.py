@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
@@ -35,6 +35,15 @@ class AdaptiveTable(ConfigTable):
 
 class PrivacyTable(OptionTable):
     """`[privacy]`: noise and clipping of central differential privacy; either `noise` or `epsilon` is given."""
+
+    complete: ClassVar[Sequence[Mapping[str, Any]]] = (
+        {"clip": 1.0, "noise": 1.0, "accountant": "rdp"},
+        {"clip": 1.0, "accountant": "rdp"},
+        {"noise": 1.0},
+    )
+    around: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "adaptive": {"clip": 1.0, "noise": 0.0, "adaptive": {"count_noise": 1.0}, "accountant": "rdp"}
+    }
 
     clip: float
     """Largest L2 norm of a client's change of the shared parameters; the first one if `adaptive` is given."""

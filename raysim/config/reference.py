@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -24,7 +24,6 @@ from raysim.config.check import ConfigTable, table_of
 from raysim.config.experiment import Experiment, TopLevelKeys
 from raysim.config.kinds import choices, kind, shown, table_in
 from raysim.config.options import OptionTable, option_tables
-from raysim.config.privacy import AdaptiveTable
 from raysim.config.ranges import Construction
 from raysim.config.sampling import OortTable
 from raysim.config.tables import DevicesTable, PartitionTable, partition_table
@@ -130,10 +129,10 @@ def _inner(name: str, table: type[ConfigTable]) -> Iterator[Group]:
     for key, field in table.model_fields.items():
         inner = table_in(field.annotation)
         if inner is not None and key != "chain":
-            construction = {AdaptiveTable: constructions.adaptive, OortTable: constructions.oort}.get(
-                inner, partial(constructions.typed, inner)
-            )()
-            yield _group(f"{name}.{key}", inner, construction)
+            if issubclass(table, OptionTable) and key in table.around:
+                yield _group(f"{name}.{key}", inner, constructions.inside(table, key))
+            else:
+                yield _group(f"{name}.{key}", inner, constructions.typed(inner))
 
 
 def _things(table: str) -> Iterator[Group]:
