@@ -53,7 +53,7 @@ class Extrapolated:
         step = np.where(layout.parameters, mean.floats.astype(np.float64) - model.floats, 0.0)
         counted = updates.weights > 0
         squares = updates.weights[counted] @ updates.column("change")[counted] / total
-        rate = max(1.0, squares / (2 * (step @ step + self.eps)))
+        rate = max(1.0, squares / (2 * (np.square(step).sum() + self.eps)))
         return replace(mean, floats=(mean.floats + (rate - 1) * step).astype(mean.floats.dtype)), {
             "rate": np.array(rate)
         }
