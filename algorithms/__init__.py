@@ -42,6 +42,7 @@ from algorithms.options.attack import Attack
 from algorithms.options.choice import PowerOfChoice
 from algorithms.options.downlink import Downlink
 from algorithms.options.importance import Importance
+from algorithms.options.own_selection import OwnSelection, SelectionContext
 from algorithms.options.privacy import AdaptiveClip, Privacy
 from algorithms.options.robust import Robust
 from algorithms.options.stages import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK
@@ -144,6 +145,7 @@ __all__ = [
     "Option",
     "Outcome",
     "Output",
+    "OwnSelection",
     "Packed",
     "Participation",
     "PendingRound",
@@ -163,6 +165,7 @@ __all__ = [
     "Samples",
     "SamplesUsed",
     "Schedule",
+    "SelectionContext",
     "Server",
     "Sharing",
     "Sign",

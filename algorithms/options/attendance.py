@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf, nextafter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from algorithms.core.keys import Purpose, generator
 from algorithms.core.report import DroppedUpdates
 from algorithms.options.durations import Cost, durations
 from algorithms.options.oort import Oort
+from algorithms.options.own_selection import OwnSelection
 from algorithms.parts.arrivals import nobody
 from algorithms.parts.option import Draft
 from algorithms.parts.reporting import Reporting
@@ -47,6 +48,7 @@ class Attendance:
         dropped: client updates that never count.
         arrived: late updates of earlier rounds that arrive in this one, in the order of their rounds and clients.
         late: late updates that are still under way after the round.
+        notes: notes of the options, also of the one that selected the clients.
     """
 
     cohort: NDArray[np.int64]
@@ -56,6 +58,7 @@ class Attendance:
     dropped: DroppedUpdates
     arrived: tuple[LateUpdate, ...] = ()
     late: tuple[LateUpdate, ...] = ()
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def attend(draft: Draft, devices: Devices, under_way: Sequence[LateUpdate]) -> Attendance:
@@ -78,10 +81,14 @@ def attend(draft: Draft, devices: Devices, under_way: Sequence[LateUpdate]) -> A
     free = replace(draft, clients=draft.clients[available], weights=draft.weights[available])
     if isinstance(participation.by, Oort):
         selected = participation.by.selected(free, lambda client: work(client)[1])
+    elif isinstance(participation.by, OwnSelection):
+        free = participation.by.attend(free)
+        selected = free.drawn
     else:
         most = min(reporting.selected(size), models or len(free.clients))
         selected = participation.draw(free.clients, state.seed, draft.number, free.weights, most, fixed=False)
-    size = max(1, len(selected)) if participation.by == "poisson" else min(size, models or size)
+    as_drawn = participation.by == "poisson" or isinstance(participation.by, OwnSelection)
+    size = max(1, len(selected)) if as_drawn else min(size, models or size)
     dues = np.array([begins + work(client)[1] for client in selected.tolist()])
     until = np.array([devices.until(client, begins) for client in selected.tolist()])
     ends = _end(begins, dues, until, size, reporting)
@@ -103,6 +110,7 @@ def attend(draft: Draft, devices: Devices, under_way: Sequence[LateUpdate]) -> A
         dropped,
         tuple(sorted((each for each in waiting if each.due <= ends and each.round <= state.round), key=_order)),
         tuple(each for each in waiting if each.due > ends or each.round > state.round),
+        free.notes,
     )
 
 

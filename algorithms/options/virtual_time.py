@@ -47,7 +47,7 @@ class VirtualTime(Option):
     def attend(self, draft: Draft) -> Draft:
         late = [LateUpdate(*each) for each in draft.state.of(self.name).get("late", ())]
         attended = attend(draft, self.devices, late)
-        return replace(draft, cohort=attended.cohort).noting(self.name, attended)
+        return replace(draft, cohort=attended.cohort, notes=attended.notes).noting(self.name, attended)
 
     def wrap(self, draft: Draft, updates: Updates) -> Updates:
         return replace(updates, local=updates.local.fitted(draft.fleet.census, len(draft.drawn)))

@@ -357,7 +357,10 @@ class Arrivals:
 
     def __post_init__(self) -> None:
         if self.participation.by != "uniform":
-            name = "oort" if getattr(self.participation.by, "name", "") == "oort" else self.participation.by
+            by = self.participation.by
+            name = (
+                "oort" if getattr(by, "name", "") == "oort" else by if isinstance(by, str) else getattr(by, "title", by)
+            )
             raise InputError(
                 f'algorithm.sampling = "{name}" with asynchronous arrivals: must be "uniform", because no '
                 'cohort is drawn; set algorithm.sampling = "uniform"'

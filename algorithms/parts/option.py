@@ -37,7 +37,7 @@ Updates: TypeAlias = Any
 OptionKind = TypeVar("OptionKind", bound="Option")
 
 ORDER = (
-    *("devices", "joins", "newcomer", "importance", "virtual-time", "oort", "candidates"),
+    *("devices", "joins", "newcomer", "importance", "virtual-time", "oort", "own-selection", "candidates"),
     *("attack", "uplink", "privacy", "aggregate", "downlink", "dl", "common-step", "bn"),
 )
 """Names of the options in the order of their hooks, which is part of every result; other options come last."""

@@ -39,8 +39,8 @@ class Participation:
         fraction: share of the K training clients, in (0, 1].
         cohort: number of clients instead, >= 1.
         by: chance of a client to be drawn next: equal ("uniform"), in proportion to its samples ("size"), or to its
-            gradients (`Importance`); or the clients with the largest losses (`PowerOfChoice`). "poisson" is Poisson
-            sampling. An option draws in its own way.
+            gradients (`Importance`); the clients with the largest losses (`PowerOfChoice`); or those that a rule of
+            one's own chooses (`OwnSelection`). "poisson" is Poisson sampling. An option draws in its own way.
         active: chance that a client is available in a round, in (0, 1]. If too few clients are available with a chance
             above 0, the cohort is smaller. If no chance is above 0, all are equal.
         reporting: end of a round in virtual time.
@@ -102,6 +102,10 @@ class Participation:
             self.by.check_cohort(size, clients)
         return size
 
+    def present(self, clients: int, seed: int, round_number: int) -> NDArray[np.bool_]:
+        """Return whether each of some clients is active in a round, [clients]."""
+        return generator(seed, Purpose.ACTIVE, round_number).random(clients) < self.active
+
     def draw(
         self,
         clients: NDArray[np.int64],
@@ -130,7 +134,7 @@ class Participation:
         """
         size = self.size(len(clients)) if size is None else size
         if self.active < 1:
-            active = generator(seed, Purpose.ACTIVE, round_number).random(len(clients)) < self.active
+            active = self.present(len(clients), seed, round_number)
             clients, weights = clients[active], weights if weights is None else weights[active]
         rng = generator(seed, Purpose.COHORT, round_number)
         if self.by == "poisson":

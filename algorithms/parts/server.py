@@ -26,7 +26,7 @@ class Server(Protocol):
 
     A rule with a further parameter `updates` also gets the `UpdateRows` of the round: each client's report; it names
     what it reads beside every report's entries in a property `needs`. A rule with a method `fitted` is replaced by what
-    this returns for the `Census`, like `Local`.
+    this returns for the `Census`, like `Local`. `layout.unpack(model)` has the entries by name, as views.
     """
 
     def __call__(

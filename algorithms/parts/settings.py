@@ -29,6 +29,11 @@ def _is_oort(by: object) -> bool:
     return isinstance(by, Option) and by.name == "oort"
 
 
+def _title(by: object) -> object:
+    """Return a rule of sampling as the file names it."""
+    return by if isinstance(by, str) else getattr(by, "title", by)
+
+
 def _personal(parts: Parts, _: Devices | None) -> str:
     update = parts.local.update
     stays = (*parts.sharing.stays, *(("state of local.update",) if update and update.personal else ()))
@@ -90,7 +95,7 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     'sampling other than "poisson"': _text(
         lambda a: a.schedule.participation.by != "poisson",
-        lambda a: f"algorithm.sampling = {a.schedule.participation.by!r}",
+        lambda a: f"algorithm.sampling = {_title(a.schedule.participation.by)!r}",
     ),
     "active < 1": _text(
         lambda a: a.schedule.participation.active < 1, lambda a: f"algorithm.active = {a.schedule.participation.active}"

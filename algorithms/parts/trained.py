@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.core.keys import Purpose
 from algorithms.core.layout import Packed
 from algorithms.core.personal import Location
+from algorithms.core.returned import is_own
 from algorithms.parts.weighting import Weighting
 from algorithms.training.local import Local
-from algorithms.training.reports import FinishedUpdate
+from algorithms.training.reports import UNDRAWN, FinishedUpdate
 from algorithms.training.work import Trainer, Work
 from algorithms.training.worker import Worker
 
@@ -105,6 +108,12 @@ class Trained:
     def counter(self, place: int) -> int:
         """Return the counter of a client update's random draws."""
         return self.updates.counter(self.inputs[place])
+
+    def keyed(self, place: int) -> AbstractContextManager[None]:
+        """Seed the default generators if a user's own code may draw from them for a client's report or weight."""
+        if not is_own(self.updates.weighting) and set(UNDRAWN).issuperset(self.updates.needs):
+            return nullcontext()
+        return self.worker.keyed(Purpose.OWN_REPORT, self.counter(place), self.clients[place], self.updates.seed)
 
     def finished(self, place: int) -> FinishedUpdate:
         """Return one of the client updates, for measurements."""

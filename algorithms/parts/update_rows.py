@@ -6,7 +6,6 @@ from dataclasses import replace
 from math import isfinite, nan
 
 from algorithms.core.errors import DivergedError, InputError
-from algorithms.core.keys import Purpose
 from algorithms.core.personal import Location
 from algorithms.core.rows import Report, UpdateRows
 from algorithms.core.sums import Sum
@@ -26,12 +25,11 @@ def rows_of(trained: Trained) -> UpdateRows:
         DivergedError: something is not finite, and `Local.nonfinite` is "stop".
     """
     wrong, clients, reports, weights = trained.nonfinite(), trained.clients, [], []
-    for i, client in enumerate(clients):
-        with trained.worker.keyed(Purpose.OWN_REPORT, trained.counter(i), client, trained.updates.seed):
+    for i, (client, given) in enumerate(zip(clients, trained.inputs, strict=True)):
+        with trained.keyed(i):
             reports.append(report := _report(trained, i, finite=wrong[i] is None))
             # An update without a step has the weight of its received model.
-            given = trained.inputs[i].weight
-            weights.append(weight_of(trained.updates.weighting, report, client) if report["steps"] else given)
+            weights.append(weight_of(trained.updates.weighting, report, client) if report["steps"] else given.weight)
     rows = UpdateRows.of(clients, reports, weights, [each.personal for each in trained.inputs], wrong)
     numbers = zip(rows.report["loss"].tolist(), weights, trained.works, strict=True)
     if any(wrong) or any(work.batches and not (isfinite(loss) and isfinite(w)) for loss, w, work in numbers):

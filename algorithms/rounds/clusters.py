@@ -24,6 +24,7 @@ from algorithms.parts.cohort import Training, blocks_of, client_updates
 from algorithms.parts.option import Draft, Received
 from algorithms.rounds.round import PendingRound, aggregate
 from algorithms.training.loss import Loss
+from algorithms.training.losses import batch_losses
 from algorithms.training.worker import Worker
 
 CHOICE_BYTES = 8
@@ -68,10 +69,13 @@ class Choices(Function):
         resident = worker.resident
         resident.load(*pair)
         module, owners, sums = resident.module.eval(), np.repeat(np.arange(len(counts)), counts), np.zeros(len(counts))
+        kept: list[torch.Tensor] = []
         for part in chunks(x):
-            losses = self.loss.sums(module(x[part].to(resident.floating)).double(), y[part])
-            sums += np.bincount(owners[part], losses.cpu().numpy(), len(counts))
-        return sums
+            outputs = module(x[part].to(resident.floating)).double()
+            if self.loss.is_of_batches(outputs, y[part]):
+                kept.append(outputs)
+            sums += np.bincount(owners[part], self.loss.sums(outputs, y[part]).cpu().numpy(), len(counts))
+        return batch_losses(self.loss, kept, y, counts) if kept else sums
 
 
 def start_clustered(state: State, algorithm: Algorithm, fleet: Fleet, clusters: int) -> PendingRound:
@@ -157,7 +161,7 @@ def _served(draft: Draft, parts: Sequence[Draft], received: Sequence[Received], 
 
 
 def _joined(received: Sequence[Received], others: int) -> Received:
-    """Return what all models received as one: model after model, each in client-id order.
+    """Return what all models received as one, in client-id order.
 
     Args:
         received: what each model received.
@@ -169,13 +173,15 @@ def _joined(received: Sequence[Received], others: int) -> Received:
         for first, each in zip(firsts, received, strict=True)
         for number, fact in each.machine.items()
     ]
+    rows = UpdateRows.joined([each.rows for each in received])
+    order = np.argsort(rows.clients)
     return replace(
         received[0],
-        rows=UpdateRows.joined([each.rows for each in received]),
-        blocks=np.concatenate([each.blocks + first for first, each in zip(firsts, received, strict=True)]),
+        rows=rows.ordered(order),
+        blocks=np.concatenate([each.blocks + first for first, each in zip(firsts, received, strict=True)])[order],
         machine=dict(facts),
-        up=np.concatenate([each.up for each in received]) + CHOICE_BYTES,
-        down=np.concatenate([each.down for each in received]) + others,
+        up=np.concatenate([each.up for each in received])[order] + CHOICE_BYTES,
+        down=np.concatenate([each.down for each in received])[order] + others,
         beside=reduce(_plus, (each.beside for each in received)),
     )
 

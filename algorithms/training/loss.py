@@ -74,6 +74,10 @@ class Loss(ABC):
 
         return pad(outputs, (1, 0))
 
+    def is_of_batches(self, outputs: torch.Tensor, y: torch.Tensor) -> bool:
+        """Return whether a batch has one loss that is no mean over its labels; the arguments are a batch."""
+        return False
+
     @property
     def title(self) -> str:
         """Name in the experiment file."""
@@ -220,11 +224,14 @@ class Huber(_NumberLoss):
 
 @dataclass(frozen=True)
 class OwnLoss(Loss):
-    """A user's own loss.
+    """A user's own loss, of each sample or of a whole batch.
+
+    A loss of a batch is that of each of its samples, wherever a loss of samples is asked for: a mean over samples is
+    then a mean over batches by their samples.
 
     Args:
         name: name in the experiment file.
-        function: function of (outputs, y) that gives a loss for each sample, [n].
+        function: function of (outputs, y) that gives a loss for each sample, [n], or one for the batch, [].
     """
 
     name: str
@@ -233,18 +240,27 @@ class OwnLoss(Loss):
     labels: ClassVar[tuple[LabelKind, ...]] = ("class", "pixels", "sequence", "numbers")
 
     def __call__(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        losses = self.function(outputs, y)
-        shape = getattr(losses, "shape", None)
-        if shape != y.shape[:1] or not hasattr(losses, "is_floating_point") or not losses.is_floating_point():
-            given = type(losses).__name__ if shape is None else f"{tuple(shape)} of {losses.dtype}"
-            raise InputError(
-                f"local.loss = {self.name!r}: must give a loss for each sample, {tuple(y.shape[:1])}, and gives "
-                f'{given}; for example, leave out the mean by reduction="none"'
-            )
-        return losses
+        losses = self._given(outputs, y)
+        return losses.expand(len(y)) if losses.dim() == 0 else losses
 
     def mean(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return self(outputs, y).mean()
+        return self._given(outputs, y).mean()
+
+    def is_of_batches(self, outputs: torch.Tensor, y: torch.Tensor) -> bool:
+        return self._given(outputs[:2], y[:2]).dim() == 0
+
+    def _given(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Return the function's losses, [n] or []; raise InputError if it gives anything else."""
+        losses = self.function(outputs, y)
+        shape = getattr(losses, "shape", None)
+        fits = shape == y.shape[:1] or shape == y.shape[:0]
+        if not fits or not hasattr(losses, "is_floating_point") or not losses.is_floating_point():
+            given = type(losses).__name__ if shape is None else f"{tuple(shape)} of {losses.dtype}"
+            raise InputError(
+                f"local.loss = {self.name!r}: must give a loss for each sample, {tuple(y.shape[:1])}, or one for the "
+                f"whole batch, (), and gives {given}; correct it"
+            )
+        return losses
 
     def sums(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Count the loss of a sample once for each of its labels, because a metric divides by their number."""

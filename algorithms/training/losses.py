@@ -1,4 +1,4 @@
-"""Mean losses of client updates from the losses of their batches."""
+"""Losses of client updates from those of their batches, and of owners of samples from their outputs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from algorithms.training.loss import Loss
 
 Taken = tuple[slice, torch.Tensor, torch.Tensor]
 """Lanes of a batch, their numbers of labels [k], and their mean losses [k], still on the device."""
@@ -37,6 +39,23 @@ def mean_losses(
         means[list(owners)] = 0.0
         np.divide(sums, counts, out=means, where=counts > 0)
     return means
+
+
+@torch.no_grad()
+def batch_losses(
+    loss: Loss, outputs: Sequence[torch.Tensor], y: torch.Tensor, counts: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the loss of each owner's samples as one batch, times its labels, [owners]; 0 without samples.
+
+    Args:
+        loss: loss of batches.
+        outputs: outputs of neighbouring samples, one part after the other, all owners end to end.
+        y: their labels.
+        counts: number of samples of each owner.
+    """
+    sizes = counts.tolist()
+    parts = zip(torch.split(torch.cat(list(outputs)), sizes), torch.split(y, sizes), strict=True)
+    return np.array([float(loss.sums(*part).sum()) if len(part[1]) else 0.0 for part in parts])
 
 
 def _on_host(values: Sequence[torch.Tensor]) -> NDArray[np.float64]:

@@ -95,8 +95,10 @@ def loss_rms(finished: FinishedUpdate) -> float:
 def change(finished: FinishedUpdate) -> float:
     """Return the squared norm of the change of the shared parameters, |w* - w|^2."""
     now, then = finished.trainer.shared(finished.lane).floats, finished.received.floats
-    places = [place for entry, place in finished.worker.resident.layouts.shared.places() if entry.is_parameter]
-    return float(sum(np.square(now[place].astype(np.float64) - then[place]).sum() for place in places))
+    layout, squares = finished.worker.resident.layouts.shared, finished.worker.scratch
+    np.subtract(now, then, out=squares, dtype=np.float64)
+    np.square(squares, out=squares)
+    return float(sum(squares[place].sum() for entry, place in layout.places() if entry.is_parameter))
 
 
 @torch.no_grad()
@@ -137,6 +139,10 @@ REPORTS: Mapping[str, Callable[[FinishedUpdate], float]] = {
     "bn_shift": bn_shift,
 }
 """Measurements that a part may name in its `needs`, beside the entries of every report."""
+
+
+UNDRAWN = ("change", "bn_shift")
+"""Measurements that run neither the model nor the loss, and so draw nothing."""
 
 
 def own_numbers(report: Mapping[str, float]) -> dict[str, float]:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from algorithms.core.clients import ClientData
 from algorithms.core.errors import InputError
 from algorithms.core.keys import Purpose, torch_seed
@@ -54,6 +57,11 @@ class Worker:
             *((Augmenting(self.augment),) if self.augment is not None else ()),
         )
 
+    @cached_property
+    def scratch(self) -> NDArray[np.float64]:
+        """Room for a calculation on the shared floating entries of one model, which would else be allocated anew."""
+        return np.empty(self.resident.layouts.shared.floats)
+
     def trainer_of(self, model: Packed | None) -> Trainer:
         """Return the trainer of client updates that start from one model; None stands for models that differ."""
         return self.trainer if model is None or self.low_rank is None else self.low_rank
@@ -82,9 +90,8 @@ class Worker:
         Raises:
             InputError: a user's own code drew random numbers that several clients would share.
         """
-        if self.own is None or len(clients) == 1:
-            return self.keyed(purpose, counter, clients[0], seed)
-        return self._undrawn(purpose, counter, clients[0], seed)
+        alone = self.own is None or len(clients) == 1
+        return (self.keyed if alone else self._undrawn)(purpose, counter, clients[0], seed)
 
     @contextmanager
     def _undrawn(self, *key: Any) -> Iterator[None]:

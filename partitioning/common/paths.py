@@ -1,12 +1,19 @@
 """Paths of a user: one check of their text, one way to open files that never blocks, and the cache folder."""
 
+from __future__ import annotations
+
 import errno
 import os
 import stat
+from collections.abc import Sequence
 from io import BufferedReader
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from partitioning.common.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LONGEST_PATH = 4095
 """Largest number of bytes in a path, Linux's PATH_MAX without the final zero."""
@@ -109,6 +116,19 @@ def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
         UnicodeDecodeError: the file has another encoding.
     """
     return read_bytes(path).decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_parquet(path: Path, columns: Sequence[str] | None = None, memory_map: bool = False) -> pa.Table:
+    """Return a Parquet file's table; Arrow alone would take a folder named `lr=0.1` above it for a column.
+
+    Raises:
+        OSError: see `open_regular`.
+        pyarrow.ArrowException: the file is no Parquet table.
+    """
+    import pyarrow.parquet as pq
+
+    given = None if columns is None else list(columns)
+    return pq.read_table(regular(path), columns=given, partitioning=None, memory_map=memory_map)
 
 
 def cache() -> Path:

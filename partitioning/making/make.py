@@ -87,6 +87,8 @@ def make(
         InputError: an argument or the source is wrong; nothing is left behind.
     """
     checked, memory = PartitionOptions.of(options), whole("memory", memory, least=1, most=2**50)
+    if not isinstance(dataset, str | None):
+        raise InputError(f"dataset is {dataset!r:.80}: give a name as text")
     folder = check_out(out)
     planned = _plan(source, test, dataset, checked)
     with write_folder(folder) as draft:

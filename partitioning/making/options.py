@@ -66,17 +66,23 @@ class PartitionOptions:
         """Return the options of these names; any other name is a parameter of the scheme.
 
         Raises:
-            InputError: there is no scheme, or the seed or `local_test` is out of range.
+            InputError: there is no scheme, a value has the wrong type, or the seed or `local_test` is out of range.
         """
         if "scheme" not in given:
             raise InputError(f"scheme is missing: choose {listing(list(SCHEMES))}")
+        for name in ("scheme", "label", "by", "site"):
+            if name in given and not (isinstance(given[name], str) or (name in ("by", "site") and given[name] is None)):
+                raise InputError(f"{name} is {given[name]!r:.80}: give a name as text")
+        for name in ("stratify", "standardise", "index_only"):
+            if name in given and not isinstance(given[name], bool):
+                raise InputError(f"{name} is {given[name]!r:.80}: give True or False")
         names = {each.name for each in fields(cls)} - {"parameters"}
         own = {name: value for name, value in given.items() if name in names}
         checked = {
             "seed": read_seed(given.get("seed", cls.seed)),
             "local_test": read_local_test(given.get("local_test", cls.local_test)),
-            "features": tuple(given.get("features", cls.features)),
-            "missing": tuple(given.get("missing", cls.missing)),
+            "features": _names("features", given.get("features", cls.features)),
+            "missing": _names("missing", given.get("missing", cls.missing)),
             "parameters": {name: value for name, value in given.items() if name not in names},
         }
         return cls(**own | checked)
@@ -152,3 +158,10 @@ class PartitionOptions:
         split = self.local_test if isinstance(self.local_test, str) else None
         names = (*self.column_parameters(resolved).values(), self.site, self.by, split)
         return list(dict.fromkeys(name for name in names if name is not None))
+
+
+def _names(key: str, value: object) -> tuple[str, ...]:
+    names = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(f"{key} is {value!r:.80}: give a list of columns' names")
+    return tuple(map(str, names))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from partitioning.common.checks import Integers, whole
 from partitioning.common.columns import describe
 from partitioning.common.errors import ElsewhereError, InputError, listing, suggestion
-from partitioning.common.paths import regular
+from partitioning.common.paths import read_parquet, regular
 from partitioning.measures.features import split_counts
 from partitioning.store.clients import ClientTable
 from partitioning.store.files import MappedFile, StoredFile, TableFile, check_size, reading
@@ -238,7 +238,7 @@ class Population:
         with reading(path):
             if pq.read_metadata(regular(path)).num_rows != self.manifest.counts.samples:
                 raise InputError(f"{path} does not have a row number for every sample: make the population again")
-            table = pq.read_table(regular(path), memory_map=True)
+            table = read_parquet(path, memory_map=True)
         if table.schema != pa.schema([("row", pa.int64())]) or len(table) != self.manifest.counts.samples:
             raise InputError(f"{path} does not have a row number for every sample: make the population again")
         return _read_only(np.array(table.column("row"), dtype=np.int64))

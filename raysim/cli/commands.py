@@ -23,7 +23,7 @@ from partitioning.common.text import word
 from raysim.cli.devices import devices
 from raysim.cli.files import export, init, list_, recipe_names, show
 from raysim.common.distribution import VERSION
-from raysim.common.names import REPORT
+from raysim.common.names import CONFIG, REPORT
 from raysim.common.surface import shell
 
 if TYPE_CHECKING:  # These imports take seconds.
@@ -96,9 +96,9 @@ def run(experiment: str, out: Path | str | None, **options: Any) -> None:
     `raysim list recipes` lists the recipes.
     """
     with _uncollected():
-        from raysim.cli.early import check_run
+        from raysim.cli.early import check_gpus, check_run
 
-        check_run(experiment, out=out, **options)
+        check_gpus(check_run(experiment, out=out, **options), options["inline"], options["address"])
     with _shown() as (api, watching):
         done = api.run(experiment, out, **options, **watching)
     elsewhere = "" if out is None else " and another --out"
@@ -298,10 +298,12 @@ def _show(done: Run | FetchedRun, *more: str, walls: Mapping[str, float] = Mappi
     if is_followed():  # The follower shows the results when it has the folder.
         return
     from raysim.cli.tables import results_table
+    from raysim.config.read import read
     from raysim.measures.epsilon.outside_epsilon import SENTENCE
 
     screen = Console()
-    screen.print(results_table(done.results, walls))
+    evaluate = read(done.folder / CONFIG).get("evaluate", {})
+    screen.print(results_table(done.results, walls, evaluate.get("metrics", ()), screen.width))
     if any(result.epsilon is not None for result in done.results):
         screen.print(SENTENCE, highlight=False)
     stored = [] if done.uri is None else [f"stored  {done.uri}"]

@@ -19,14 +19,14 @@ def check_run(
     actors: int | None,
     inline: bool = False,
     address: str | None = None,
-) -> None:
-    """Check a run's experiment and options; the arguments are those of `raysim run`.
+) -> Experiment:
+    """Check a run's experiment and options, and return the experiment; the arguments are those of `raysim run`.
 
     Raises:
         InputError: the experiment or an option is wrong, or both are.
     """
 
-    def experiment() -> None:
+    def experiment() -> Experiment:
         found = Experiment.of(read(file, changes), module_folders(file))
         every(
             {
@@ -35,8 +35,19 @@ def check_run(
                 "devices": lambda: found.devices and found.devices.source,
             }
         )
+        return found
 
-    every({"experiment": experiment, "out": lambda: check_new(out) if isinstance(out, Path) else None})
+    def folder() -> None:
+        if isinstance(out, Path):
+            check_new(out)
+
+    checked: Experiment = every({"experiment": experiment, "out": folder})["experiment"]
+    return checked
+
+
+def check_gpus(experiment: Experiment, inline: bool, address: str | None) -> None:
+    """Raise InputError if a run would start actors with GPUs on this machine, which has none."""
+    Place(None, inline, address).check_gpus(experiment)
 
 
 def check_study(file: str, changes: Iterable[str]) -> None:

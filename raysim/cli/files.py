@@ -11,7 +11,7 @@ from partitioning.cli.terminal import echo
 from partitioning.common.text import PARAGRAPH, word
 
 KINDS = (
-    *("algorithms", "datasets", "losses", "metrics", "models"),
+    *("algorithms", "datasets", "keys", "losses", "metrics", "models"),
     *("optimisers", "recipes", "reproductions", "schemes", "uplink"),
 )
 """Kinds of names that `raysim list` takes."""
@@ -38,13 +38,22 @@ class _Kind(click.Choice[str]):
 @click.argument("kind", type=_Kind(KINDS))
 @click.argument("name", required=False)
 def list_(kind: str, name: str | None) -> None:
-    """List names for experiment files.
+    """List names for experiment files, or their keys.
 
     With the NAME of an algorithm, a loss, a model or a scheme, list its keys.
-    """
-    from raysim.cli.listing import LISTS, keys_of
 
-    lines = list(LISTS[kind]().items() if name is None else keys_of(kind, name))
+    `raysim list keys [TABLE]` lists every key of a table of the file, such as `local`, `evaluate`, `fleet` or
+    `study`, with its type and range, default and meaning. Options, such as compression, have tables too. TABLE.KEY
+    names one key.
+    """
+    if kind == "keys":
+        from raysim.cli.keys import key_lines
+
+        lines = key_lines(name)
+    else:
+        from raysim.cli.listing import LISTS, keys_of
+
+        lines = list(LISTS[kind]().items() if name is None else keys_of(kind, name))
     width = max(len(name) for name, _ in lines) + 2
     for name, description in lines:
         echo(f"{name:<{width}}{description}")

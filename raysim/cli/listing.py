@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -19,10 +18,12 @@ from algorithms.training.optimiser_names import OPTIMISERS
 from partitioning.common.paths import read_text
 from partitioning.schemes.registry import parameters
 from raysim.common.errors import InputError, one_input_error, unknown
-from raysim.config.algorithm import AlgorithmTable, OortTable, algorithms_of
+from raysim.config.algorithm import AlgorithmTable, algorithms_of
 from raysim.config.check import ConfigTable
 from raysim.config.own import FORM, MODEL_FORM, PARTS
 from raysim.config.read import recipes
+from raysim.config.reference import arguments
+from raysim.config.sampling import OortTable
 from raysim.data.catalogue import DATASET_FORMS, DATASETS
 from raysim.measures.metrics import METRICS, Metric
 from raysim.models.build import BUILDER_ARGUMENTS, MODELS
@@ -55,7 +56,9 @@ LISTS: Mapping[str, Callable[[], Mapping[str, str]]] = {
     "algorithms": lambda: _first_lines(ALGORITHMS, "module:function", f"{OWN} {FORM}"),
     "datasets": lambda: {name: data.description for name, data in DATASETS.items()} | dict(DATASET_FORMS),
     "losses": lambda: _first_lines(
-        LOSSES, "module:function", "your own function of (outputs, y), which returns the loss of each sample"
+        LOSSES,
+        "module:function",
+        "your own function of (outputs, y), which returns the loss of each sample, or one of the batch",
     ),
     "metrics": lambda: (
         {name: _metric(metric) for name, metric in METRICS.items()}
@@ -170,7 +173,7 @@ def _keys(
     function: Callable[..., Any], skip: Sequence[str] = (), names: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[tuple[str, str]]:
     """Yield `key = default` and the docstring's line for each parameter; `names` maps parameters to other keys."""
-    lines = _arguments(inspect.getdoc(function) or "")
+    lines = arguments(function)
     for each in inspect.signature(function).parameters.values():
         if each.name not in skip:
             yield f"{names.get(each.name, each.name)}{_default(each.default)}", lines.get(each.name, "")
@@ -194,10 +197,3 @@ def _first_line(thing: object) -> str:
 
 def _title(path: Path) -> str:
     return read_text(path).partition("\n")[0].lstrip("# ")
-
-
-def _arguments(docstring: str) -> dict[str, str]:
-    """Return the line on each parameter in the "Args:" part of a docstring."""
-    part = docstring.partition("\nArgs:\n")[2].partition("\n\n")[0]
-    entries = re.findall(r"^    (\w[\w, ]*): (.+(?:\n     +.+)*)", part, re.MULTILINE)
-    return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
 from raysim.common.units import human_seconds
+from raysim.measures.metrics import USUAL
 from raysim.store.result import AlgorithmResult, ShownResult
 
 if TYPE_CHECKING:
@@ -26,39 +29,93 @@ HEADINGS = {
 OTHER_METRICS = 4
 """Largest number of other metrics, without an accuracy."""
 
+Result = AlgorithmResult | ShownResult
+Cells = dict[str, list[str]]
+
 
 def results_table(
-    results: Sequence[AlgorithmResult | ShownResult], walls: Mapping[str, float] = MappingProxyType({})
+    results: Sequence[Result],
+    walls: Mapping[str, float] = MappingProxyType({}),
+    metrics: Sequence[str] = (),
+    width: int | None = None,
 ) -> Table:
-    """Return a row per algorithm: metrics, accounted epsilon, rounds, seconds, virtual time and protocol bytes.
+    """Return metrics, accounted epsilon, rounds, time, virtual time and protocol bytes of each algorithm.
+
+    A row is an algorithm. If that is too wide, a row is a number; if the algorithms are too many for that, each number
+    of each algorithm has a row.
 
     Args:
         results: results to show.
-        walls: wall-clock seconds by algorithm; empty, or with virtual time, for no such column.
+        walls: wall-clock seconds by algorithm; empty to show the seconds of the rounds, without evaluations.
+        metrics: metrics of the experiment, in the order in which they are shown; empty for the order of the results.
+        width: characters of a line; None for any.
     """
-    metrics = results[0].metrics if results else {}
-    names = [name for name in HEADINGS if name in metrics] or list(metrics)[:OTHER_METRICS]
+    cells = _cells(results, walls, metrics)
+    names = [result.name for result in results]
+    for table in (_by_algorithm(names, cells), _by_number(names, cells)):
+        if width is None or Console(width=10_000).measure(table).maximum <= width:
+            return table
+    return _listed(names, cells)
+
+
+def _cells(results: Sequence[Result], walls: Mapping[str, float], metrics: Sequence[str]) -> Cells:
+    """Return the texts of each number by its heading, one for each algorithm."""
+    cells: Cells = {
+        HEADINGS.get(name, name.replace("_", " ")): [f"{result.metrics[name]:.4f}" for result in results]
+        for name in _columns(results, metrics)
+    }
+    if any(result.epsilon is not None for result in results):
+        cells["epsilon"] = ["none" if result.epsilon is None else f"{result.epsilon:.4g}" for result in results]
+    cells["rounds"] = [str(result.rounds) for result in results]
+    if walls:
+        cells["wall seconds"] = [f"{walls.get(result.name, 0.0):.1f}" for result in results]
+    else:
+        cells["seconds of rounds"] = [f"{result.seconds:.1f}" for result in results]
+    virtual = [result.simulated_seconds for result in results]
+    if any(seconds is not None for seconds in virtual):
+        cells["virtual time"] = ["none" if seconds is None else human_seconds(seconds) for seconds in virtual]
+    cells["bytes up"] = [decimal(result.bytes_up) for result in results]
+    cells["bytes down"] = [decimal(result.bytes_down) for result in results]
+    return cells
+
+
+def _columns(results: Sequence[Result], metrics: Sequence[str]) -> list[str]:
+    """Return the metrics to show: those that the file names in their order, else the accuracies or the first few."""
+    # The mean of the domains stands for the columns of each.
+    known = [name for name in (results[0].metrics if results else ()) if not name.startswith("domain_")]
+    if not metrics or tuple(metrics) in USUAL.values():
+        return [name for name in HEADINGS if name in known] or known[:OTHER_METRICS]
+    ends = [f"_{re.split('[:.]', name)[-1]}" for name in metrics]
+    return list(dict.fromkeys(name for end in ends for name in known if name.endswith(end)))
+
+
+def _by_algorithm(names: Sequence[str], cells: Cells) -> Table:
     table = Table()
     table.add_column("algorithm", no_wrap=True)
+    for heading in cells:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, *row in zip(names, *cells.values(), strict=True):
+        table.add_row(name, *row)
+    return table
+
+
+def _by_number(names: Sequence[str], cells: Cells) -> Table:
+    table = Table()
+    table.add_column("")
     for name in names:
-        table.add_column(HEADINGS.get(name, name.replace("_", " ")), justify="right")
-    timed = ("virtual time",) if any(result.simulated_seconds is not None for result in results) else ()
-    wall = ("wall seconds",) if walls and not timed else ()  # Both do not fit into 80 characters.
-    private = ("epsilon",) if any(result.epsilon is not None for result in results) else ()
-    for name in (*private, "rounds", "seconds", *wall, *timed, "bytes up", "bytes down"):
-        table.add_column(name, justify="right", no_wrap=name in timed)
-    for result in results:
-        table.add_row(
-            result.name,
-            *(f"{result.metrics[name]:.4f}" for name in names),
-            *("none" if result.epsilon is None else f"{result.epsilon:.4g}" for _ in private),
-            str(result.rounds),
-            f"{result.seconds:.1f}",
-            *(f"{walls.get(result.name, 0.0):.1f}" for _ in wall),
-            *("none" if result.simulated_seconds is None else human_seconds(result.simulated_seconds) for _ in timed),
-            decimal(result.bytes_up),
-            decimal(result.bytes_down),
-        )
+        table.add_column(name, justify="right", no_wrap=True)
+    for heading, row in cells.items():
+        table.add_row(heading, *row)
+    return table
+
+
+def _listed(names: Sequence[str], cells: Cells) -> Table:
+    table = Table("algorithm", "")
+    table.add_column("", justify="right", no_wrap=True)
+    for place, name in enumerate(names):
+        for number, (heading, row) in enumerate(cells.items()):
+            is_last = number == len(cells) - 1
+            table.add_row(name if not number else "", heading, row[place], end_section=is_last)
     return table
 
 

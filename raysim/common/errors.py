@@ -48,16 +48,26 @@ class UnknownError(InputError):
         what: kind of the name, and the name as the user gave it.
         name: the name alone.
         allowed: known names.
-        remedy: end of the message; by default the nearest known name, if one is near.
+        nearest: question that names the nearest known name; by default about the nearest of `allowed`, if one is near.
         most: number of known names to list.
+        more: remedy where no known name is near, such as a command that describes all names.
     """
 
-    def __init__(self, what: str, name: str, allowed: Collection[str], remedy: str = "", most: int = MAX_NAMES) -> None:
+    def __init__(
+        self,
+        what: str,
+        name: str,
+        allowed: Collection[str],
+        nearest: str = "",
+        most: int = MAX_NAMES,
+        more: str = "use one of them",
+    ) -> None:
         self.what, self.name, self.allowed = what, name, list(allowed)
         names = list(dict.fromkeys(self.allowed))
         listed = names if len(names) <= most else [*names[: most - 2], "...", names[-1]]
-        remedy = remedy or suggestion(name, names) or "; use one of them"
-        super().__init__(f"unknown {what}: must be one of {', '.join(listed)}{remedy}")
+        question = nearest or suggestion(name, names).removeprefix("; ")
+        must = f"must be one of {', '.join(listed)}; {more}"
+        super().__init__(f"unknown {what}: {question} It {must}" if question else f"unknown {what}: {must}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return InputError, (str(self),)

@@ -9,16 +9,14 @@ from dataclasses import asdict, fields
 from functools import partial
 from inspect import signature
 from types import ModuleType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from algorithms import Algorithm, Compute, Local, Mean, Participation, PowerOfChoice, Robust
+from algorithms import Algorithm, Compute, Local, Mean, Participation, Robust
 from algorithms.names import ALGORITHMS, SERVERS
 from algorithms.options.aggregation import AGGREGATES, Aggregate
-from algorithms.options.oort import Oort
 from algorithms.parts.reporting import LateUpdates, Reporting
-from algorithms.parts.schedule import CohortRule
 from algorithms.training.loss import LOSSES, Loss, OwnLoss
 from algorithms.training.own_update import OwnUpdate
 from raysim.common.errors import InputError, MistakesError, each_error, every, one_input_error
@@ -28,6 +26,7 @@ from raysim.config.model import ModelTable, model_of
 from raysim.config.options import OptionTable, Tell, option_tables, options_of
 from raysim.config.privacy import PrivacyTable
 from raysim.config.read import short_name
+from raysim.config.sampling import OortTable, cohort_rule
 from raysim.config.uplink import DownlinkTable, UplinkTable
 
 
@@ -60,27 +59,6 @@ class ServerTable(ConfigTable):
         return AGGREGATES[self.aggregate or "mean"](**{key: getattr(self, key) for key in _keys_of(self.aggregate)})
 
 
-class OortTable(ConfigTable):
-    """`algorithm.oort`: settings of Oort, a selection of clients by utility."""
-
-    exploration: float = Oort.exploration
-    """First share of new clients in a cohort, from 0 to 1."""
-    decay: float = Oort.decay
-    """Factor of that share per round, in (0, 1]."""
-    least: float = Oort.least
-    """Least share of new clients, from 0 to 1."""
-    alpha: float = Oort.alpha
-    """Exponent of the penalty for clients that take longer than the preferred time."""
-    cutoff: float = Oort.cutoff
-    """Share of the last admitted client's utility above which others are drawn too, in (0, 1]."""
-    pace: float = Oort.pace
-    """Preferred time at first, as a percentile of the clients' times."""
-    step: float = Oort.step
-    """Percentiles by which the preferred time grows if utilities fall."""
-    window: int = Oort.window
-    """Rounds whose utilities are compared with those before."""
-
-
 class AlgorithmTable(ConfigTable):
     """`[algorithm]`: the keys of all algorithms; the algorithm's own keys stand beside these."""
 
@@ -92,9 +70,10 @@ class AlgorithmTable(ConfigTable):
     """Number of clients per round; by default all training clients. Excludes `fraction`."""
     fraction: float | None = None
     """Share of the training clients per round, in (0, 1]; by default all. Excludes `cohort`."""
-    sampling: Literal["uniform", "size", "poisson", "oort"] = "uniform"
-    """Chance of a client to join: equal, or proportional to its samples; `poisson`, each with chance `fraction`; or
-    `oort`, by the utility of its samples and the speed of its device."""
+    sampling: str = "uniform"
+    """Chance of a client to join: `uniform`, or `size`, proportional to its samples; `poisson`, each with chance
+    `fraction`; `oort`, by the utility of its samples and the speed of its device; or your own rule,
+    `module:function`."""
     oort: OortTable = OortTable()
     """Settings of `sampling = "oort"`."""
     candidates: int | None = None
@@ -128,18 +107,13 @@ class AlgorithmTable(ConfigTable):
         Raises:
             InputError: a number is out of range, or two parts contradict each other.
         """
-        if self.candidates is not None and self.sampling == "poisson":
-            raise InputError(
-                f'algorithm.candidates = {self.candidates} with algorithm.sampling = "poisson": must be left out, '
-                "because candidates are drawn in proportion to their samples; remove one of the two"
-            )
         try:
             with one_input_error(), own.secluded(*self.named):
                 algorithm = own.resolve("algorithm.name", self.name, ALGORITHMS)(
                     Participation(
                         self.fraction,
                         self.cohort,
-                        self._cohort_rule(),
+                        cohort_rule(self.sampling, self.oort, self.candidates),
                         self.active,
                         Reporting(self.over, self.deadline, self.late),
                     ),
@@ -164,23 +138,6 @@ class AlgorithmTable(ConfigTable):
             rule = self.server.aggregation
             return algorithm if isinstance(rule, Mean) else algorithm.having(Robust(rule))
 
-    def _cohort_rule(self) -> CohortRule:
-        """Return the rule by which clients are drawn."""
-        given = self.oort.beyond(ConfigTable)
-        if self.sampling != "oort" and self.oort != OortTable():
-            raise InputError(
-                f'algorithm.oort with algorithm.sampling = "{self.sampling}": must be left out; set '
-                'algorithm.sampling = "oort"'
-            )
-        if self.candidates is not None:
-            if self.sampling == "oort":
-                raise InputError(
-                    f'algorithm.candidates = {self.candidates} with algorithm.sampling = "oort": must be left out, '
-                    "because both choose by losses; remove one of the two"
-                )
-            return PowerOfChoice(self.candidates)
-        return Oort(**given) if self.sampling == "oort" else self.sampling
-
     @property
     def options(self) -> list[OptionTable]:
         """Tables of the options that the algorithm has."""
@@ -201,7 +158,7 @@ class AlgorithmTable(ConfigTable):
     def named(self) -> list[str]:
         """Names that may be the user's own: everything behind the algorithm's result."""
         stages = [name for table in self.options for name in table.named]
-        parts = [self.name, self.server.rule, self.local.loss, self.local.update or "", *stages]
+        parts = [self.name, self.sampling, self.server.rule, self.local.loss, self.local.update or "", *stages]
         return parts if self.model is None else [*parts, self.model.name]
 
     def computed(self, execution: str) -> AlgorithmTable:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 from algorithms.options.attack import Attack, AttackKind
 from raysim.common.errors import InputError, one_input_error
@@ -14,6 +14,8 @@ from raysim.config.options import OptionTable
 
 class AttackTable(OptionTable):
     """`[attack]`: a share of the training clients attacks; without this table all are honest."""
+
+    complete: ClassVar[Sequence[Mapping[str, Any]]] = ({"kind": "sign-flip"},)
 
     share: float = Attack.share
     """Share of the training clients that attack, in [0, 1]; their number is rounded down."""

@@ -43,6 +43,10 @@ LONGEST = 120
 """Most characters of a wrong value in a message."""
 
 
+OF_REPRODUCTIONS = ("reproduction", "reduced", "claim", "figure")
+"""Tables of the file of a reproduction, whose keys `raysim list keys` does not list."""
+
+
 class UnknownKeyError(UnknownError):
     """Unknown key of a table.
 
@@ -51,12 +55,14 @@ class UnknownKeyError(UnknownError):
         key: key in the table.
         allowed: known keys of the table.
         of: named thing that takes these keys, such as "algorithm fedprox".
-        remedy: end of the message; by default the nearest known key, if one is near.
+        nearest: question that names the nearest known key; by default about this table's, if one is near.
     """
 
-    def __init__(self, where: str, key: str, allowed: Collection[str], of: str = "", remedy: str = "") -> None:
+    def __init__(self, where: str, key: str, allowed: Collection[str], of: str = "", nearest: str = "") -> None:
         self.where, self.of = where, of
-        super().__init__(f"key {_path(where, key)!r}" + (of and f" of {of}"), key, allowed, remedy)
+        listed = where.partition(".")[0] not in OF_REPRODUCTIONS
+        more = f"see `raysim list keys {where or 'top'}`" if listed else "use one of them"
+        super().__init__(f"key {_path(where, key)!r}" + (of and f" of {of}"), key, allowed, nearest, more=more)
 
 
 T = TypeVar("T", bound=ConfigTable)
@@ -104,7 +110,9 @@ def _hints(function: Callable[..., Any], names: Collection[str]) -> dict[str, An
     """Return the types of some parameters; the other annotations may name modules that are not imported."""
     written = {name: hint for name, hint in getattr(function, "__annotations__", {}).items() if name in names}
     return get_type_hints(
-        SimpleNamespace(__annotations__=written), getattr(inspect.unwrap(function), "__globals__", {})
+        SimpleNamespace(__annotations__=written),
+        getattr(inspect.unwrap(function), "__globals__", {}),
+        include_extras=True,
     )
 
 

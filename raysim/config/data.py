@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, PrivateAttr
 
 from partitioning.common.paths import absolute
 from raysim.common.errors import InputError
+from raysim.config import own
 from raysim.config.check import ConfigTable, checked, distinct, part
 
 if TYPE_CHECKING:  # It imports pyarrow, which a refusal of the file does not need.
@@ -20,12 +21,14 @@ MOST_PIXELS = 4096
 """Largest height and width of an image, and largest padding."""
 
 Pixels = Annotated[int, Field(ge=1, le=MOST_PIXELS)]
-Augmentation = Literal["append", "crop", "resized-crop", "flip", "colour-jitter"]
 Share = Annotated[float, Field(ge=0, le=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 
-FEDMMB: tuple[Augmentation, ...] = ("append", "flip", "colour-jitter")
+AUGMENTATIONS: Mapping[str, None] = dict.fromkeys(("append", "crop", "resized-crop", "flip", "colour-jitter"))
+"""Names of augmentations beside the user's own."""
+
+FEDMMB: tuple[str, ...] = ("append", "flip", "colour-jitter")
 """Meaning of `"append"` alone: FedMMB's offline augmentation."""
 
 ROW_KEYS = ("split", "classes", "sample")
@@ -47,7 +50,7 @@ OWN_FILES = re.compile("(shifted:)?(file:|folder:|hf:(?=[./~]))")
 """Prefix of a data set that the user's own files hold."""
 
 
-def _listed(names: Augmentation | tuple[Augmentation, ...]) -> tuple[Augmentation, ...]:
+def _listed(names: str | tuple[str, ...]) -> tuple[str, ...]:
     listed = distinct((names,) if isinstance(names, str) else names)
     return FEDMMB if listed == ("append",) else listed
 
@@ -153,8 +156,9 @@ class DataTable(ConfigTable):
     """Channels of an image: 3 repeats grey, 1 takes the luma; by default as stored."""
     standardise: Literal["none", "global", "client"] = "none"
     """Standardisation of inputs: none, by all clients' training samples, or by each client's own."""
-    augment: Annotated[Augmentation | tuple[Augmentation, ...], AfterValidator(_listed)] = ()
-    """Random changes of training images, in order; `append` adds a changed copy of each row beforehand."""
+    augment: Annotated[str | tuple[str, ...], AfterValidator(_listed)] = ()
+    """Random changes of training images, in order: `crop`, `resized-crop`, `flip`, `colour-jitter`, or your own
+    `module:function`, also of other samples; `append` adds a changed copy of each row beforehand."""
     crop_padding: Annotated[int, Field(ge=0, le=MOST_PIXELS)] = 2
     """Zero pixels on each side of an image before `crop` cuts it."""
     crop_size: Pixels | tuple[Pixels, Pixels] | None = None
@@ -186,6 +190,19 @@ class DataTable(ConfigTable):
     def changes(self) -> tuple[str, ...]:
         """Augmentations in their order."""
         return tuple(name for name in self.augment if name != "append")
+
+    @property
+    def own_changes(self) -> Mapping[str, Any]:
+        """The user's own augmentations, by name.
+
+        Raises:
+            InputError: no such augmentation, or it has other parameters.
+        """
+        found = {name: own.resolve("data.augment", name, AUGMENTATIONS) for name in self.augment}
+        changes = {name: own.instance("data.augment", name, each) for name, each in found.items() if ":" in name}
+        for name, change in changes.items():
+            own.check_parameters("data.augment", name, change, ("sample", "generator"))
+        return changes
 
     @property
     def strengths(self) -> Mapping[str, Any]:
@@ -282,6 +299,11 @@ def _check_preparation(data: DataTable) -> None:
             raise InputError(
                 f"data.{key} with data.population: must be left out, because the clients already exist; remove it"
             )
+    if data.own_changes and data.appends:
+        raise InputError(
+            f'data.augment = {list(data.augment)} with "append": must be without an augmentation of your own, because '
+            'copies become part of the population; leave "append" out'
+        )
     if data.population is not None and data.appends:
         raise InputError(
             'data.augment with "append" and data.population: must be without "append", because the clients already '

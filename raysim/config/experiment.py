@@ -27,6 +27,7 @@ from raysim.config.data import DataTable, data_of
 from raysim.config.hints import hinted
 from raysim.config.model import ModelTable, model_of
 from raysim.config.options import Tell, option_tables, options_of
+from raysim.config.own_notices import generator_notices, own_code_notices
 from raysim.config.read import algorithm_names
 from raysim.config.tables import (
     CheckpointTable,
@@ -210,13 +211,13 @@ class Experiment(TopLevelKeys):
     @property
     def own_code_notices(self) -> list[str]:
         """Notices of foreign code that the experiment runs, and of a generator that it holds."""
-        return own.own_code_notices([*self.named, *self.watch.loggers]) + own.generator_notices(self.own_code)
+        return own_code_notices([*self.named, *self.watch.loggers]) + generator_notices(self.own_code)
 
     @property
     def named(self) -> list[str]:
-        """Names of models, algorithms, their parts and metrics: everything behind the result that may be one's own."""
+        """Names of everything behind the result that may be one's own: models, augmentations, algorithms, metrics."""
         names = (name for table in self.algorithm for name in table.named)
-        return [self.model.name, *names, *(self.evaluate.metrics or ())]
+        return [self.model.name, *self.data.augment, *names, *(self.evaluate.metrics or ())]
 
     @property
     def fold(self) -> int | None:

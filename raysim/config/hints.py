@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from inspect import signature
 from itertools import product
 from typing import Any
@@ -48,6 +49,9 @@ HERE, BESIDE = 0.2, 0.1
 LEAST_ELSEWHERE = 0.8
 """Least likeness of a key of another table."""
 
+LEAST_SHARED = 4
+"""Fewest letters in a row that an algorithm shares with a key that it is named after."""
+
 NAMES: Mapping[str, Collection[str]] = {
     "algorithm.name": ALGORITHMS,
     "server.rule": SERVERS,
@@ -84,48 +88,51 @@ def hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type[
 
 def _hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type[ConfigTable]]) -> InputError:
     if isinstance(error, UnknownKeyError):
-        remedy = _key_remedy(error, _algorithms(raw), list(_known(tables)))
-        return UnknownKeyError(error.where, error.name, error.allowed, error.of, remedy)
+        question = _nearest_key(error, _algorithms(raw), list(_known(tables)))
+        return UnknownKeyError(error.where, error.name, error.allowed, error.of, question)
     if isinstance(error, UnknownError):
         return UnknownError(
             error.what,
             error.name,
             error.allowed,
-            _name_remedy(error, {**NAMES, **dict.fromkeys(_chains(tables), STAGES)}),
+            _nearest_name(error, {**NAMES, **dict.fromkeys(_chains(tables), STAGES)}),
         )
     return error
 
 
-def _key_remedy(error: UnknownKeyError, algorithms: Collection[str], known: Collection[_Key]) -> str:
-    """Return the end of the message about an unknown key: the nearest known one; "" if none is near."""
+def _nearest_key(error: UnknownKeyError, algorithms: Collection[str], known: Collection[_Key]) -> str:
+    """Return the question that names the nearest known key; "" if none is near."""
     word = folded(error.name)
     word = SYNONYMS.get(f"{error.where}.{word}", SYNONYMS.get(word, error.name))
-    found = [(likeness + HERE, f"; did you mean {name!r}?") for name, likeness in nearest(word, error.allowed)]
+    found = [(likeness + HERE, 0, f"did you mean {name!r}?") for name, likeness in nearest(word, error.allowed)]
     for key in known:
         if not key.thing and (key.table, key.name) == (error.where, error.name):
             continue  # a key of the usual loss: `_known` also names it with its loss
         for _, likeness in nearest(word, [key.name], LEAST_ELSEWHERE):
             score = likeness + BESIDE * (key.table == error.where) + BESIDE / 2 * (key.thing in algorithms)
-            found.append((score, _place(key, algorithms)))
-    return max(found, key=lambda each: each[0])[1] if found else ""
+            # Of several algorithms with the key, the one that it is named after: FedProx for `proximal`.
+            shared = SequenceMatcher(None, key.name, key.thing).find_longest_match().size
+            named = shared if key.kind == "algorithm" and shared >= LEAST_SHARED else 0
+            found.append((score, named, _place(key, algorithms)))
+    return max(found, key=lambda each: each[:2])[2] if found else ""
 
 
 def _place(key: _Key, algorithms: Collection[str]) -> str:
     if key.kind == "algorithm" and key.thing in algorithms:
-        return f"; did you mean 'algorithm.{key.thing}.{key.name}'?"
+        return f"did you mean 'algorithm.{key.thing}.{key.name}'?"
     path = f"{key.table}.{key.name}" if key.table else key.name
-    return f"; did you mean {path!r}" + (f" of {key.kind} {key.thing}?" if key.thing else "?")
+    return f"did you mean {path!r}" + (f" of {key.kind} {key.thing}?" if key.thing else "?")
 
 
-def _name_remedy(error: UnknownError, taken: Mapping[str, Collection[str]]) -> str:
-    """Return the end of the message about a name that another key takes; "" if none does."""
+def _nearest_name(error: UnknownError, taken: Mapping[str, Collection[str]]) -> str:
+    """Return the question that names the key that takes this name; "" if none does."""
     if any(folded(error.name) == folded(name) for name in error.allowed):
         return ""
     place = error.what.partition(" = ")[0]
     for key, names in taken.items():
         for name in names if key != place else ():
             if folded(name) == folded(error.name):
-                return f"; did you mean {key} = {json.dumps(name)}?"
+                return f"did you mean {key} = {json.dumps(name)}?"
     return ""
 
 

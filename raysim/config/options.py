@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 from algorithms import Option
 from raysim.config.check import ConfigTable, checked
@@ -18,6 +18,12 @@ Tell = Callable[[str], object]
 
 class OptionTable(ConfigTable):
     """Table of an option, of one algorithm or of the whole experiment; its methods raise InputError."""
+
+    complete: ClassVar[Sequence[Mapping[str, Any]]] = ({},)
+    """Settings that are complete, one of which goes with each other key."""
+
+    around: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Complete settings, by the key of an inner table, with any value of the inner keys."""
 
     @classmethod
     def over(cls, where: str, common: Mapping[str, Any], special: Mapping[str, Any]) -> Self:

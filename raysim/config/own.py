@@ -1,9 +1,8 @@
-"""The user's own code by its name in a file: algorithms, losses, server rules, models, metrics and loggers."""
+"""The user's own code by its name in a file, such as algorithms, losses, server rules, models and metrics."""
 
 from __future__ import annotations
 
 import importlib
-import random
 import re
 import sys
 import sysconfig
@@ -36,8 +35,10 @@ CHAINS = ("uplink", "downlink")
 """Tables with a chain of stages, which may be the user's own, at the top level and inside `[algorithm]`."""
 NAMING_KEYS = (("server", "rule"), ("model", "name"), ("local", "loss"), ("local", "update"))
 """Tables with a key that may name the user's own code, at the top level and inside `[algorithm]`."""
-LISTING_KEYS = (("watch", "loggers"), ("evaluate", "metrics"))
-"""Tables with a key that lists names, the user's own code among them."""
+ALGORITHM_KEYS = ("name", "sampling")
+"""Keys of `[algorithm]` that may name the user's own code."""
+LISTING_KEYS = (("watch", "loggers"), ("evaluate", "metrics"), ("data", "augment"))
+"""Tables with a key that lists names, or is one, the user's own code among them."""
 
 
 def load_own_code(raw: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
@@ -68,11 +69,15 @@ def load_own_code(raw: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, 
 
     whole = with_names(whole)
     for section, key in LISTING_KEYS:
-        if isinstance(table := whole.get(section), dict) and isinstance(listed := table.get(key), list | tuple):
-            names = [_named({key: each}, section, key, folders)[key] for each in listed]
-            whole[section] = {**table, key: names}
+        if isinstance(table := whole.get(section), dict) and (given := table.get(key)) is not None:
+            listed = isinstance(given, list | tuple)
+            names = [_named({key: each}, section, key, folders)[key] for each in (given if listed else [given])]
+            whole[section] = {**table, key: names if listed else names[0]}
     if "algorithm" in whole and all(isinstance(table, dict) for table in _algorithm_tables(whole)):
-        named = [with_names(_named(table, "algorithm", "name", folders)) for table in _algorithm_tables(whole)]
+        named = _algorithm_tables(whole)
+        for key in ALGORITHM_KEYS:
+            named = [_named(table, "algorithm", key, folders) for table in named]
+        named = [with_names(table) for table in named]
         whole["algorithm"] = named if isinstance(whole["algorithm"], list) else named[0]
     return whole
 
@@ -273,39 +278,14 @@ def source_folders(names: Iterable[str]) -> list[str]:
 def names_in(raw: Mapping[str, Any]) -> list[str]:
     """Return all names in an experiment's tables that may be the user's own."""
     tables = [table for table in _algorithm_tables(raw) if isinstance(table, dict)]
-    found = [table.get("name") for table in tables]
+    found = [table.get(key) for table in tables for key in ALGORITHM_KEYS]
     for section, key in NAMING_KEYS:
         found += [inner.get(key) for table in (raw, *tables) if isinstance(inner := table.get(section), dict)]
     found += [stage.get("name") for each in (raw, *tables) for key in CHAINS for stage in _stages(each, key)]
     for section, key in LISTING_KEYS:
         listed = table.get(key) if isinstance(table := raw.get(section), dict) else None
-        found += listed if isinstance(listed, list) else []
+        found += listed if isinstance(listed, list) else [listed]
     return [name for name in found if isinstance(name, str)]
-
-
-def own_code_notices(names: Iterable[str]) -> list[str]:
-    """Return a notice for each name of foreign code, so that the reader knows whose code runs."""
-    own = [name for name in dict.fromkeys(names) if ":" in name and re.split(r"[.:]", name)[0] not in OURS]
-    return [
-        f"{name} is not part of raysim: the code of {getattr(sys.modules[name.partition(':')[0]], '__file__', None)} "
-        "runs here and in the actors, with all your permissions"
-        for name in own
-    ]
-
-
-def generator_notices(modules: Iterable[ModuleType]) -> list[str]:
-    """Return a notice if a module holds a random generator of its own, which no key seeds."""
-    import numpy as np  # late, as torch: a wrong file is refused without them
-
-    kinds: list[type] = [np.random.Generator, np.random.RandomState, random.Random]
-    if (torch := sys.modules.get("torch")) is not None:
-        kinds.append(torch.Generator)
-    held = [(module, name) for module in modules for name, value in vars(module).items() if type(value) in kinds]
-    return [
-        f"{module.__name__}.{name} is a random generator that raysim does not seed: its draws may differ with the "
-        "number of actors; make it where you draw: np.random.default_rng(np.random.randint(2**31, size=4))"
-        for module, name in held[:1]
-    ]
 
 
 def describe_error(error: BaseException, modules: Iterable[ModuleType]) -> str:

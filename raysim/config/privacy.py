@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
@@ -36,10 +36,20 @@ class AdaptiveTable(ConfigTable):
 class PrivacyTable(OptionTable):
     """`[privacy]`: noise and clipping of central differential privacy; either `noise` or `epsilon` is given."""
 
+    complete: ClassVar[Sequence[Mapping[str, Any]]] = (
+        {"clip": 1.0, "noise": 1.0, "accountant": "rdp"},
+        {"clip": 1.0, "accountant": "rdp"},
+        {"noise": 1.0},
+    )
+    around: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "adaptive": {"clip": 1.0, "noise": 0.0, "adaptive": {"count_noise": 1.0}, "accountant": "rdp"}
+    }
+
     clip: float
     """Largest L2 norm of a client's change of the shared parameters; the first one if `adaptive` is given."""
     noise: float | None = None
-    """Noise multiplier: the standard deviation of the noise on the sum of changes, in units of `clip`."""
+    """Noise multiplier: the standard deviation of the noise on the sum of changes, in units of `clip`. With
+    `accountant = "pld"` it is 0 or at least 0.1."""
     epsilon: Annotated[float, Field(gt=0)] | None = None
     """Epsilon after the last round, for which the noise multiplier is solved."""
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5

@@ -15,11 +15,12 @@ import partitioning
 from algorithms import DrawnDevices
 from algorithms.core.head import ModelPart
 from partitioning.common.paths import absolute
-from partitioning.schemes.registry import parameters, takes
+from partitioning.schemes.registry import takes
 from raysim.common.errors import InputError, one_input_error
 from raysim.common.secrets import tracking_uri
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, distinct, known, table_with
+from raysim.config.scheme_keys import scheme_keys
 from raysim.measures.finetuning import Finetuning
 from raysim.measures.metrics import METRICS, Metric, own_metric
 from raysim.measures.selection import Selection
@@ -220,9 +221,9 @@ class WatchTable(ConfigTable):
 
 
 @cache  # Two experiments are equal only if their tables have the same class.
-def _partition_table(scheme: str) -> type[PartitionTable]:
-    keys = {parameter.name: (parameter.file_type, parameter.default) for parameter in parameters(scheme).values()}
-    return table_with(scheme, keys, PartitionTable)
+def partition_table(scheme: str) -> type[PartitionTable]:
+    """Return `[partition]` with the keys of a scheme."""
+    return table_with(scheme, scheme_keys(scheme), PartitionTable)
 
 
 def partition_of(raw: dict[str, Any]) -> PartitionTable:
@@ -233,7 +234,7 @@ def partition_of(raw: dict[str, Any]) -> PartitionTable:
     """
     scheme = raw.get("scheme", "iid")
     known("partition.scheme", scheme, partitioning.SCHEMES)
-    partition = checked(_partition_table(scheme), raw, "partition", of=f"scheme {scheme}")
+    partition = checked(partition_table(scheme), raw, "partition", of=f"scheme {scheme}")
     if not takes(scheme, "clients"):
         if partition.clients is not None:
             raise InputError(

@@ -4,6 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
 
 import torch
@@ -12,6 +13,7 @@ from torch.nn.functional import pad
 from algorithms.training.loss import NO_PIXEL
 from raysim.common.errors import InputError
 from raysim.data.images import LUMA, is_image
+from raysim.data.own_augment import Change, OwnAugmentation
 from raysim.data.standardise import MeanAndStd, Standardisation
 
 TRIES = 10
@@ -228,7 +230,7 @@ AUGMENTATIONS: Mapping[str, type[Crop | ResizedCrop | Flip | ColourJitter]] = {
 class AugmentationChain(Augmentation):
     """Changes one after the other, each with its own draws."""
 
-    changes: tuple[Augmentation, ...]
+    changes: tuple[Augmentation | OwnAugmentation, ...]
 
     @property
     def numbers(self) -> int:  # type: ignore[override]  # the sum of those of its changes
@@ -249,22 +251,29 @@ class AugmentationChain(Augmentation):
             y = change.labels(y, own)
         return y
 
-    def _with_draws(self, draws: torch.Tensor) -> Iterable[tuple[Augmentation, torch.Tensor]]:
+    def _with_draws(self, draws: torch.Tensor) -> Iterable[tuple[Augmentation | OwnAugmentation, torch.Tensor]]:
         return zip(self.changes, torch.split(draws, [change.numbers for change in self.changes], 1), strict=True)
 
 
 def make_chain(
-    names: Sequence[str], strengths: Mapping[str, Any], standardised: MeanAndStd | None = None
+    names: Sequence[str],
+    strengths: Mapping[str, Any],
+    standardised: MeanAndStd | None = None,
+    own: Mapping[str, Change] = MappingProxyType({}),
 ) -> AugmentationChain:
     """Return the augmentations of these names, in this order.
 
     Args:
-        names: names from `AUGMENTATIONS`.
+        names: names from `AUGMENTATIONS`, and of the user's own functions.
         strengths: parameters of all augmentations, by name.
         standardised: standardisation of the samples; None for pixels.
+        own: the user's own functions, by name.
     """
-    changes: list[Augmentation] = []
+    changes: list[Augmentation | OwnAugmentation] = []
     for name in names:
+        if name in own:
+            changes.append(OwnAugmentation(name, own[name]))
+            continue
         kind = AUGMENTATIONS[name]
         keys = [field.name for field in fields(kind) if field.name != "standardised"]
         change: Augmentation = kind(**{key: strengths[key] for key in keys})
@@ -273,27 +282,33 @@ def make_chain(
 
 
 def augmentation(
-    names: Sequence[str], strengths: Mapping[str, Any], standardise: Standardisation | None, shape: tuple[int, ...]
+    names: Sequence[str],
+    strengths: Mapping[str, Any],
+    standardise: Standardisation | None,
+    shape: tuple[int, ...],
+    own: Mapping[str, Change] = MappingProxyType({}),
 ) -> AugmentationChain | None:
     """Return the augmentations of inputs in training; None for none.
 
     Args:
-        names: names from `AUGMENTATIONS`.
+        names: names from `AUGMENTATIONS`, and of the user's own functions.
         strengths: parameters of all augmentations, by name.
         standardise: standardisation of the inputs before.
         shape: shape of one sample.
+        own: the user's own functions, by name.
 
     Raises:
-        InputError: samples are not images, or too small.
+        InputError: samples are not images, or too small, or a function of the user's own does not fit them.
     """
     if not names:
         return None
-    if not is_image(shape):
+    if not is_image(shape) and own.keys() < set(names):
         raise InputError(
             f"data.augment = {list(names)} on samples of shape {shape}: must be on images, [1 or 3, height, width]; "
             "remove it"
         )
-    chain = make_chain(names, strengths, None if standardise is None or standardise.per_client else standardise.scale)
+    scale = None if standardise is None or standardise.per_client else standardise.scale
+    chain = make_chain(names, strengths, scale, own)
     chain.shape(shape)
     return chain
 

@@ -16,6 +16,7 @@ from algorithms.core.chunks import chunk_size, chunks
 from algorithms.core.clients import SamplePart
 from algorithms.core.sums import Sum
 from algorithms.training.loss import CrossEntropy, Loss, known
+from algorithms.training.losses import batch_losses
 from algorithms.training.statistics import add_statistics, load_statistics, statistics_of
 from raysim.common.errors import InputError
 from raysim.measures.metrics import Metric, Score, Values
@@ -193,13 +194,17 @@ class Evaluate(Function):
     ) -> Score:
         """Return the score of each owner after a pass of all samples; append the rank keys if there is a list."""
         module, owners = resident.module.eval(), np.repeat(np.arange(len(counts)), counts)
-        scores = []
+        scores: list[Score] = []
+        kept: list[torch.Tensor] = []
         for part in chunks(x):
             outputs = module(x[part].to(resident.floating))
+            if self.loss.is_of_batches(outputs, y[part]):
+                kept.append(outputs.double())
             scores.append(self._sums(outputs, y[part], owners[part], len(counts)))
             if keys is not None:
                 keys.append(rank_keys(log_odds(self.loss.logits(outputs)).cpu().numpy(), y[part].cpu().numpy()))
-        return reduce(add, scores)
+        score = reduce(add, scores)
+        return replace(score, loss=batch_losses(self.loss, kept, y, counts)) if kept else score
 
     def _sums(self, outputs: torch.Tensor, y: torch.Tensor, owners: NDArray[np.int64], count: int) -> Score:
         """Return the counts and sums of each of `count` owners' predictions."""

@@ -1,8 +1,14 @@
 """Checks of a model's parameters and of the samples that it takes."""
 
 from collections.abc import Sequence
+from typing import Annotated
+
+from annotated_types import Ge
 
 from raysim.common.errors import InputError
+
+Count = Annotated[int, Ge(1)]
+"""Positive whole number; the experiment file refuses others before anything is loaded."""
 
 
 def positive(name: str, value: object) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raysim.models.checks import image_shape, positive, positives
+from raysim.models.checks import Count, image_shape, positive, positives
 from raysim.models.keys import Norm
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ def cnn(
     shape: tuple[int, ...],
     classes: int,
     *,
-    channels: tuple[int, ...] = (32, 64),
-    hidden: int = 128,
+    channels: tuple[Count, ...] = (32, 64),
+    hidden: Count = 128,
     norm: Norm = "none",
 ) -> nn.Module:
     """Build a convolutional network: 3x3 convolution, norm, ReLU and 2x2 max pooling, repeated; then a hidden layer.
@@ -59,7 +59,7 @@ def cnn(
     return model
 
 
-def cnn_dropout(shape: tuple[int, ...], classes: int, *, hidden: int = 128) -> nn.Module:
+def cnn_dropout(shape: tuple[int, ...], classes: int, *, hidden: Count = 128) -> nn.Module:
     """Build a convolutional network with dropout: two 3x3 convolutions, one 2x2 max pooling, a hidden layer.
 
     1,206,590 parameters for 28x28x1 inputs and 62 classes, as in the paper. The convolutions have no padding.

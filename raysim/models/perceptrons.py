@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from raysim.models.checks import positives
+from raysim.models.checks import Count, positives
 from raysim.models.keys import Norm
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def logistic(shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 def mlp(
-    shape: tuple[int, ...], classes: int, *, hidden: tuple[int, ...] = (200, 200), norm: Norm = "none"
+    shape: tuple[int, ...], classes: int, *, hidden: tuple[Count, ...] = (200, 200), norm: Norm = "none"
 ) -> nn.Module:
     """Build a multilayer perceptron: linear, norm, ReLU for each hidden width, on the flattened input.
 

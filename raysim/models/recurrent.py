@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from raysim.common.errors import InputError
-from raysim.models.checks import positive
+from raysim.models.checks import Count, positive
 
 if TYPE_CHECKING:
     from torch import nn
@@ -15,10 +15,10 @@ def lstm(
     shape: tuple[int, ...],
     classes: int,
     *,
-    vocabulary: int = 80,
-    embedding: int = 8,
-    hidden: int = 256,
-    layers: int = 2,
+    vocabulary: Count = 80,
+    embedding: Count = 8,
+    hidden: Count = 256,
+    layers: Count = 2,
 ) -> nn.Module:
     """Build a next-character LSTM: an embedding, two recurrent layers, a linear layer on the last state.
 

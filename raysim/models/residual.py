@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
+
+from annotated_types import Ge, Lt
 
 from raysim.common.errors import InputError, unknown
 from raysim.models.checks import image_shape
@@ -16,6 +18,8 @@ RESNET20_BLOCKS = 3
 """Blocks of each width: 6 x 3 + 2 = 20 layers."""
 
 Stem: TypeAlias = Literal["imagenet", "small"]
+
+Dropout: TypeAlias = Annotated[float, Ge(0), Lt(1)]
 
 STEMS: tuple[str, ...] = get_args(Stem)
 
@@ -89,7 +93,7 @@ def resnet18(shape: tuple[int, ...], classes: int, *, stem: Stem = "imagenet", n
     return adapted(model, norm)
 
 
-def mobilenet_v2(shape: tuple[int, ...], classes: int, *, dropout: float = 0.2, norm: Norm = "batch") -> nn.Module:
+def mobilenet_v2(shape: tuple[int, ...], classes: int, *, dropout: Dropout = 0.2, norm: Norm = "batch") -> nn.Module:
     """Build torchvision's MobileNetV2 with random initial weights.
 
     2,236,682 parameters for 3 channels and 10 classes. RADFed trains it on CIFAR-10 at 224x224.

@@ -4,9 +4,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -14,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from partitioning.common.text import caption, printable
+from partitioning.pictures.plain import missing_glyphs_shown
 from raysim.common.statistics import mean_and_std
 from raysim.plots.panels import DENSE, FORMS, MARKERS, Panel, Values, legend_key, markers, set_scale, thinned
 from raysim.plots.style import INK, Stroke, as_file, style, themed, to_svg
@@ -137,6 +140,15 @@ def draw(
 ) -> str:
     """Draw panels as an `<svg>` element for a file of its own; `name` begins its ids; the rest is as in `figure`."""
     return to_svg(figure(panels, strokes, form, **options), name)
+
+
+def save_figure(drawing: Figure, path: Path, form: Literal["pdf", "svg"]) -> None:
+    """Write a figure to a file, with the same bytes each time; texts of a PDF stay texts."""
+    if form == "svg":
+        path.write_text(as_file(to_svg(drawing, "drawing")), encoding="utf-8")
+        return
+    with style("drawing"), missing_glyphs_shown(), rc_context({"pdf.fonttype": 42}):
+        drawing.savefig(path, format="pdf", metadata={"CreationDate": None})
 
 
 @contextmanager

@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from partitioning import InputError, Population, fetch
-from partitioning.common.paths import read_text, regular
+from partitioning.common.paths import read_parquet, read_text
 from partitioning.store.remote import is_uri
 from raysim.common.names import CLIENTS, CONFIG, POPULATION, STOPPED, SUMMARY
 from raysim.config.read import algorithm_names
@@ -173,8 +172,8 @@ def _read_output(folder: Path, label: str) -> AlgorithmOutput:
     summary = _read_summary(folder / STOPPED) | _read_summary(folder / SUMMARY)
     with readable_table(path, "run again, or resume the run"):
         # Until the algorithm ends, its rows are in the journal.
-        table = pq.read_table(regular(path)) if path.is_file() else _rows_so_far(journal)
-        clients = pq.read_table(regular(scored)) if scored.is_file() else None
+        table = read_parquet(path) if path.is_file() else _rows_so_far(journal)
+        clients = read_parquet(scored) if scored.is_file() else None
     metrics = {name: _floats(table.column(name)) for name in table.column_names}
     return AlgorithmOutput(folder.name, label, metrics, summary, clients)
 

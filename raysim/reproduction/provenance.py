@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 
 import raysim
-from partitioning.common.paths import read_bytes, regular
+from partitioning.common.paths import read_bytes, read_parquet
 from raysim.common.files import text_sha256
 from raysim.reproduction.file import Reproduction
 
@@ -57,7 +56,7 @@ def digest(folder: Path) -> str:
         folder: folder of the study.
     """
     found = hashlib.sha256()
-    for trial in sorted(pq.read_table(regular(folder / "trials.parquet")).to_pylist(), key=_identity):
+    for trial in sorted(read_parquet(folder / "trials.parquet").to_pylist(), key=_identity):
         found.update(_identity(trial).encode())
         # A trial has one algorithm.
         for path in sorted((folder / "trials" / trial["trial"]).glob("*/model.safetensors")):
@@ -75,7 +74,7 @@ def _identity(trial: Mapping[str, object]) -> str:
 
 def _metrics(path: Path) -> Iterator[bytes]:
     """Yield the columns one by one: values do not depend on the version of the file format."""
-    table = pq.read_table(regular(path))
+    table = read_parquet(path)
     for name in table.column_names:
         if not name.startswith(TIMED):
             column: pa.ChunkedArray = table[name]

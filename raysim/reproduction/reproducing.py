@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from partitioning.common.disk import write_whole
-from partitioning.common.paths import read_text, regular
+from partitioning.common.paths import read_parquet, read_text
 from partitioning.common.text import printable_lines
 from raysim.common.distribution import VERSION
 from raysim.common.errors import InputError, StoppedError
@@ -106,7 +105,7 @@ def record_of(
     reproduction: Reproduction, folder: Path, claims: Iterable[JudgedClaim], full: bool, changes: Iterable[str]
 ) -> Mapping[str, Any]:
     """Return the record of a reproduction for the results page."""
-    trials = pq.read_table(regular(folder / "trials.parquet"), columns=["seconds", "status"])
+    trials = read_parquet(folder / "trials.parquet", columns=["seconds", "status"])
     set_by_hand = [change for change in changes if not change.startswith("data.root")]
     return {
         "name": reproduction.name,

@@ -11,10 +11,9 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from partitioning import Population
-from partitioning.common.paths import read_text, regular
+from partitioning.common.paths import read_parquet, read_text
 from partitioning.measures.statistics import summarise
 from raysim.common.errors import InputError, unknown
 from raysim.common.statistics import mean_and_std
@@ -75,7 +74,7 @@ class StudyNumbers:
 
     @cached_property
     def _trials(self) -> pa.Table:
-        table = pq.read_table(regular(self._folder / "trials.parquet"))
+        table = read_parquet(self._folder / "trials.parquet")
         return table.filter(pc.field("chosen") & (pc.field("stage") == "final"))
 
     def judge(self, claim: Claim) -> JudgedClaim:
@@ -136,7 +135,7 @@ class StudyNumbers:
         path = metrics_of(self._folder, str(row["trial"]), algorithm)
         if path is None:
             raise InputError(f"trial {row['trial']} has no metrics.parquet: must have its run; run the study again")
-        table = pq.read_table(regular(path))
+        table = read_parquet(path)
         if claim.column not in table.schema.names:
             raise unknown(f"column {claim.column!r} of {path}", claim.column, table.schema.names)
         rounds, values = _counting(table, claim)

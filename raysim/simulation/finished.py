@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
@@ -19,7 +18,7 @@ from torch import Tensor
 from algorithms import Layout
 from algorithms.core.entries import SECOND_MODEL
 from algorithms.core.layouts import of_client
-from partitioning.common.paths import regular
+from partitioning.common.paths import read_parquet, regular
 from raysim.common.errors import InputError, unknown
 from raysim.common.files import text_sha256
 from raysim.common.names import CLIENTS, CLUSTERS, METRICS, MODEL, PERSONAL, POPULATION, REPORT, UPDATES
@@ -143,7 +142,7 @@ class Run:
                 f"the {count} models of {name} it has; run again with evaluate.clients = true"
             )
         else:
-            number = max(0, pq.read_table(regular(clients)).column("cluster")[client].as_py())
+            number = max(0, read_parquet(clients).column("cluster")[client].as_py())
         return {entry: values[number] for entry, values in models.items()}
 
     def _name(self, algorithm: str | None) -> str:
@@ -179,7 +178,7 @@ class Run:
         for name in stored_experiment(self.folder).names:
             path = self.folder / name / file
             if path.is_file():
-                yield name, pq.read_table(regular(path))
+                yield name, read_parquet(path)
             elif rows := list(batches(path.with_suffix(".journal"))):
                 yield name, joined(rows, rows[0].schema)
 

@@ -12,6 +12,7 @@ from raysim.config.experiment import Experiment
 from raysim.config.tables import MOST_ACTORS, FleetTable
 from raysim.fleet.actors import Actors
 from raysim.fleet.address import check_address
+from raysim.fleet.gpus import require_gpu
 
 if TYPE_CHECKING:  # They import torch, and Ray, which a run in this process does not need.
     from raysim.fleet.client_actors import ClientActors
@@ -68,6 +69,11 @@ class Place:
         needs_none = experiment.rounds == 0 and self.address is None and not (table.pinned or table.gpus_per_actor)
         return self.inline or needs_none
 
+    def check_gpus(self, experiment: Experiment) -> None:
+        """Raise InputError if actors with GPUs would start on this machine, which has none."""
+        if self.fleet is None and not self.is_here(experiment):
+            require_gpu(experiment.fleet.gpus_per_actor, self.address)
+
     def workplace(self, experiment: Experiment) -> ClientActors | InlineWorkplace:
         """Return the place where the experiment's blocks run; it starts as a context."""
         table = experiment.fleet
@@ -77,6 +83,7 @@ class Place:
             from raysim.fleet.inline import InlineWorkplace
 
             return InlineWorkplace()
+        self.check_gpus(experiment)
         from raysim.fleet.client_actors import ClientActors
 
         shape = table.actors, table.cpus_per_actor, table.gpus_per_actor, self.address

@@ -79,7 +79,7 @@ def _prepared(population: Population, data: DataTable) -> PreparedSamples:
     decoder = decoder_of(decoded)
     standardise = standardisation(data.standardise, population, path)
     online = () if data.appends else data.changes
-    augment = augmentation(online, data.strengths, standardise, decoder.shape)
+    augment = augmentation(online, data.strengths, standardise, decoder.shape, data.own_changes)
     shape = decoder.shape if augment is None else augment.shape(decoder.shape)
     _check_pixels(decoded, online)
     return PreparedSamples(path, decoded.digest, shape, decoder.shape, decoder.labels, standardise, augment, columns)

@@ -1,19 +1,22 @@
 """Conclusion of a study: summary, tables and report from the output files of its trials."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from partitioning.common.disk import write_whole
 from partitioning.common.text import markdown, printable
+from raysim.plots.charts import save_figure
 from raysim.report.templates import save
 from raysim.studies import page
 from raysim.studies.read import Findings, read_findings
 from raysim.studies.statistics import ResultRow, rows_of
-from raysim.studies.tables import details, differences, latex_table, markdown_table
-from raysim.studies.words import caption, notes
+from raysim.studies.tables import contests, details, differences, latex_table, markdown_table, means
+from raysim.studies.words import caption, caption_of_contests, caption_of_means, notes
 
 SUMMARY = pa.schema(
     [
@@ -33,8 +36,14 @@ SUMMARY = pa.schema(
 """One row for each data set and algorithm. Comparisons are null for the baseline; `p` is null if no pair differs."""
 
 
+FORMS: tuple[Literal["pdf", "svg"], ...] = ("pdf", "svg")
+"""Forms of the files of curves: for a paper, and for a page."""
+
+
 def conclude(folder: Path, out: Path | None = None, lead: str = "") -> Path:
-    """Write `summary.parquet`, `table.md`, `table.tex` and the report of a study, finished or not; return the report.
+    """Write `summary.parquet`, the tables, the curves and the report of a study, finished or not; return the report.
+
+    The tables are `table.md` and `table.tex`; the curves of each data set are `curves-NAME.pdf` and `.svg`.
 
     Args:
         folder: folder of the study, with `study.toml`, `trials.parquet` and, for curves, `trials/`.
@@ -51,6 +60,10 @@ def conclude(folder: Path, out: Path | None = None, lead: str = "") -> Path:
     for name, text in (("table.md", _markdown(study, rows)), ("table.tex", _latex(study, rows))):
         with write_whole(folder / name) as aside:
             aside.write_text(text, encoding="utf-8")
+    for dataset, drawing in page.curve_figures(study):
+        for form in FORMS:
+            with write_whole(folder / f"curves-{re.sub('[^A-Za-z0-9._-]+', '-', dataset)}.{form}") as aside:
+                save_figure(drawing, aside, form)
     return save(page.render(study, rows, lead), out or folder / "report.html")
 
 
@@ -86,17 +99,27 @@ def _markdown(study: Findings, rows: Sequence[ResultRow]) -> str:
     listed = "\n".join(f"- {markdown(sentence)}" for sentence in notes(study, rows))
     parts = [
         f"# {markdown(study.name)}",
-        markdown_table(differences(study, rows)),
-        markdown(caption(study, rows)),
-        listed,
+        *(markdown_table(means(study, rows)), markdown(caption_of_means(study))),
+        *(markdown_table(differences(study, rows)), markdown(caption(study, rows)), listed),
+        *_contested(study, lambda: (markdown_table(contests(study)), markdown(caption_of_contests(study)))),
+        markdown_table(details(study, rows)),
     ]
-    return "\n\n".join(part.strip() for part in [*parts, markdown_table(details(study, rows))] if part) + "\n"
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
+
+
+def _contested(study: Findings, parts: Callable[[], Sequence[str]]) -> Sequence[str]:
+    """Return the parts about wins and losses if there are algorithms to compare."""
+    return parts() if len(study.algorithms) > 1 else ()
 
 
 def _latex(study: Findings, rows: Sequence[ResultRow]) -> str:
     # The notes are comments: authors place them in their own text.
     head = "".join(f"% {printable(line)}\n" for line in ["Needs \\usepackage{booktabs}.", *notes(study, rows)])
-    first = latex_table(differences(study, rows), caption(study, rows), "tab:differences")
+    first = [
+        latex_table(means(study, rows), caption_of_means(study), "tab:means"),
+        latex_table(differences(study, rows), caption(study, rows), "tab:differences"),
+        *_contested(study, lambda: [latex_table(contests(study), caption_of_contests(study), "tab:contests")]),
+    ]
     others = [
         latex_table(
             details(study, [row for row in rows if row.dataset == name]),
@@ -105,4 +128,4 @@ def _latex(study: Findings, rows: Sequence[ResultRow]) -> str:
         )
         for number, name in enumerate(study.datasets, 1)
     ]
-    return "\n".join([head, first, *others])
+    return "\n".join([head, *first, *others])

@@ -1,16 +1,16 @@
 """The course of a study: search each grid, choose the winners, pass their values on, run the winners everywhere."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from partitioning import Population
 from raysim.config.experiment import Experiment
 from raysim.studies.file import Study, StudyData
 from raysim.studies.folder import VIRTUAL_TIME
 from raysim.studies.grid import Point, SearchSpace, algorithm_table, point_json
+from raysim.studies.populations import Populations, moved, searched_as
 from raysim.studies.split import Split
 from raysim.studies.statistics import best_point, complete_mean
 from raysim.studies.trial import Trial, TrialResult, on_population, trial_of
@@ -71,12 +71,17 @@ class Course:
 
     Args:
         study: resolved study.
-        populations: stored population of each data set.
+        populations: stored population of each data set and seed of the partition.
         columns: measured columns.
+        searched: populations of the search, if its trials validate on the clients' own parts; by default the same.
     """
 
-    def __init__(self, study: Study, populations: Mapping[str, Population], columns: Sequence[str]) -> None:
+    def __init__(
+        self, study: Study, populations: Populations, columns: Sequence[str], searched: Populations | None = None
+    ) -> None:
         self._study, self._populations, self._columns = study, populations, columns
+        self._searched = populations if searched is None else searched
+        self._cut: set[str] = set()
         self._cells = {
             (dataset.name, name): GridCell(dataset, space)
             for dataset in study.datasets
@@ -91,7 +96,8 @@ class Course:
 
     def end(self, trial: Trial, result: TrialResult) -> list[Trial]:
         """Record a finished trial and return the trials that it unblocks."""
-        self._results[trial.name] = result
+        cut = trial.name in self._cut
+        self._results[trial.name] = replace(result, metrics=searched_as(result.metrics)) if cut else result
         return self._advanced(trial.dataset)
 
     def lost(self) -> list[str]:
@@ -121,7 +127,8 @@ class Course:
     def _planned(self) -> dict[tuple[str, str], int]:
         """Return the number of trials of each data set and algorithm, including those not known yet."""
         finals, tuning = self._study.finals, self._study.tuning
-        beyond = len(set(finals) - set(tuning))
+        # A trial of the search counts for the table as well, unless it trained on a part of the clients' samples.
+        beyond = len(finals if self._searched is not self._populations else set(finals) - set(tuning))
         counts = {}
         for key, cell in self._cells.items():
             size = cell.space.size
@@ -138,6 +145,7 @@ class Course:
             "seed": split.seed,
             "fold": split.fold,
             "validation": split.validation,
+            "partition_seed": split.partition,
             "stage": "final" if trial in cell.final else "search",
             "chosen": trial.point == cell.winner,
             "status": result.status,
@@ -158,7 +166,7 @@ class Course:
             if cell.search and cell.winner is None and not cell.lost and self._is_searched(cell):
                 self._choose(cell)
             if cell.winner is not None and not cell.final:
-                cell.final = [self._trial(cell, cell.winner, split) for split in self._study.finals]
+                cell.final = [self._trial(cell, cell.winner, split, self._populations) for split in self._study.finals]
                 known += cell.final
         new = [trial for trial in known if trial.name not in self._named]
         self._named.update(trial.name for trial in new)
@@ -178,20 +186,25 @@ class Course:
         if len(tables) < len({each.space.algorithm for each in sources}):
             return
         cell.points = {point_json(point): point for point in cell.space.points(cell.space.inherited(tables))}
-        path = self._populations[cell.dataset.name].path
-        cell.experiments = {
-            text: on_population(cell.space.at(cell.dataset.raw, point), path) for text, point in cell.points.items()
-        }
+        cell.experiments = {text: cell.space.at(cell.dataset.raw, point) for text, point in cell.points.items()}
         if len(cell.points) == 1:
             (cell.winner,) = cell.points
         else:
             cell.search = [
-                (text, self._trial(cell, text, split)) for text in cell.points for split in self._study.tuning
+                (text, self._trial(cell, text, split, self._searched))
+                for text in cell.points
+                for split in self._study.tuning
             ]
+            if self._searched is not self._populations:
+                self._cut.update(trial.name for _, trial in cell.search)
 
-    def _trial(self, cell: GridCell, point: str, split: Split) -> Trial:
+    def _trial(self, cell: GridCell, point: str, split: Split, populations: Populations) -> Trial:
         dataset, algorithm = cell.dataset.name, cell.space.algorithm
-        return trial_of(dataset, algorithm, point, cell.experiments[point], self._populations[dataset], split)
+        population = populations[dataset, split.partition]
+        experiment = on_population(cell.experiments[point], population.path)
+        if populations is not self._populations:
+            experiment = moved(experiment, population)
+        return trial_of(dataset, algorithm, point, experiment, population, split)
 
     def _is_searched(self, cell: GridCell) -> bool:
         # Trials tend to end in order, so the last ones decide fastest.
@@ -213,7 +226,7 @@ def _schema(columns: Sequence[str]) -> pa.Schema:
     return pa.schema(
         [
             *((name, pa.string()) for name in ("dataset", "algorithm", "point")),
-            *((name, pa.int64()) for name in ("seed", "fold", "validation")),
+            *((name, pa.int64()) for name in ("seed", "fold", "validation", "partition_seed")),
             ("stage", pa.string()),
             ("chosen", pa.bool_()),
             ("status", pa.string()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import product
@@ -17,13 +17,18 @@ from raysim.common.errors import InputError
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, distinct, flat, known, part
 from raysim.config.experiment import Experiment
+from raysim.config.ranges import Construction
 from raysim.config.read import Change, apply, changed, read
+from raysim.config.reference import Group, keys_of
 from raysim.config.tables import MOST_FOLDS
 from raysim.studies.grid import Point, SearchSpace, algorithm_table, inherited_value, ordered_spaces
 from raysim.studies.split import Split
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Allowed names of data sets, which are also names of folders."""
+
+LOCAL_VALIDATION = "local_validation_"
+"""Beginning of the columns of the search on the clients' own validation parts."""
 
 LOCATED = ("root", "population", "test")
 """Keys of `[data]` that may hold paths."""
@@ -38,13 +43,26 @@ class TuneTable(ConfigTable):
 
     seeds: Seeds | None = Field(default=None, description="Seeds of the search; by default all of `study.seeds`.")
     folds: Folds | None = Field(default=None, description="Test folds of the search; by default all.")
+    local_validation: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None,
+        description="Share of each client's training part on which the search compares points, as "
+        "`local_validation_accuracy`: for methods with personal models. By default validation clients compare.",
+    )
+    partition_seeds: Seeds | None = Field(
+        default=None, description="Partitions of the search; by default all of `study.partition_seeds`."
+    )
 
 
 class StudyTable(ConfigTable):
     """`[study]`: seeds, folds and metrics; `grid`, `inherit` and `datasets` are read separately."""
 
     seeds: Seeds | None = Field(
-        default=None, description="Seeds of the training; by default the file's `seed`, which always makes the clients."
+        default=None, description="Seeds of the training; by default the file's `seed`, which then makes the clients."
+    )
+    partition_seeds: Seeds | None = Field(
+        default=None,
+        description="Seeds of the partition: every seed of the training runs on every draw of the clients. By default "
+        "one draw, by the file's `seed`.",
     )
     folds: Annotated[int, Field(ge=0, le=MOST_FOLDS)] | None = Field(
         default=None, description="Folds, each tested once; 0 tests the partition's test clients. Default: its folds."
@@ -62,6 +80,14 @@ class StudyTable(ConfigTable):
         default=None, description="Algorithm that the others are compared with; by default `fedavg`, else the first."
     )
     tune: TuneTable = TuneTable()
+
+
+def study_groups() -> Iterator[Group]:
+    """Yield the keys of `[study]` and of `[study.tune]`."""
+    tables: Mapping[str, type[ConfigTable]] = {"study": StudyTable, "study.tune": TuneTable}
+    for name, table in tables.items():
+        construction = Construction(lambda keys, table=table, name=name: checked(table, keys, name))  # type: ignore[misc]
+        yield Group(name, tuple(keys_of(table, {}, construction, f"{name}.", ("tune",))))
 
 
 @dataclass(frozen=True)
@@ -121,6 +147,7 @@ class Study:
         if has_search:
             _check_selection(datasets)
         _check_folds(datasets, table.folds or 0)
+        _check_partitions(datasets, table.partition_seeds)
         for dataset in datasets:
             _check_points(dataset, spaces, len(datasets) > 1)
         return cls(table, datasets, spaces, _written(bare, given, changes, datasets))
@@ -133,20 +160,28 @@ class Study:
     @property
     def finals(self) -> list[Split]:
         """Splits on which every winner runs."""
-        return self._splits(self.table.seeds or (), range(self.table.folds or 0))
+        return self._splits(self.table.seeds or (), range(self.table.folds or 0), self.partitions)
 
     @property
     def tuning(self) -> list[Split]:
         """Splits on which the search compares the points of a grid."""
         tune = self.table.tune
-        return self._splits(tune.seeds or (), tune.folds or ())
+        return self._splits(tune.seeds or (), tune.folds or (), tune.partition_seeds or self.partitions)
 
-    def _splits(self, seeds: Sequence[int], folds: Iterable[int]) -> list[Split]:
+    @property
+    def partitions(self) -> Sequence[int | None]:
+        """Seeds of the partition; None alone for the file's own seed."""
+        return self.table.partition_seeds or (None,)
+
+    def _splits(self, seeds: Sequence[int], folds: Iterable[int], partitions: Sequence[int | None]) -> list[Split]:
         count = self.table.folds or 0
         if not count:
-            return [Split(seed) for seed in seeds]
+            return [Split(seed, partition=drawn) for drawn, seed in product(partitions, seeds)]
         steps = range(1, count if self.table.validation == "rotate" else 2)
-        return [Split(seed, fold, (fold + step) % count) for seed, fold, step in product(seeds, folds, steps)]
+        return [
+            Split(seed, fold, (fold + step) % count, drawn)
+            for drawn, seed, fold, step in product(partitions, seeds, folds, steps)
+        ]
 
     def to_toml(self) -> dict[str, Any]:
         """Return the study as the tables of a file, with its base and every default."""
@@ -263,6 +298,15 @@ def _check_folds(datasets: Sequence[StudyData], folds: int) -> None:
             )
 
 
+def _check_partitions(datasets: Sequence[StudyData], seeds: Sequence[int] | None) -> None:
+    for each in datasets if seeds else ():
+        if each.experiment.partition is None:
+            raise InputError(
+                f"study.partition_seeds = {list(seeds or ())} with data.population of {each.name}: must be left out, "
+                "because its clients already exist; remove it, or name the data set"
+            )
+
+
 def _default_name(experiment: Experiment) -> str:
     data = experiment.data
     source = data.dataset or Path(data.population or "").name
@@ -274,22 +318,42 @@ def _default_name(experiment: Experiment) -> str:
 def _resolved(table: StudyTable, experiment: Experiment, has_search: bool) -> StudyTable:
     seeds = table.seeds or (experiment.seed,)
     folds = table.folds if table.folds is not None else getattr(experiment.partition, "folds", 0)
-    select_by = table.select_by or experiment.evaluate.select_by
-    if has_search and not select_by.startswith("validation_"):
-        raise InputError(
-            f"study.select_by = {select_by!r} with study.grid: must be a column of the validation clients, because "
-            'test clients must not decide; set study.select_by = "validation_accuracy"'
-        )
+    cut = table.tune.local_validation
+    usual = experiment.evaluate.select_by if cut is None else f"{LOCAL_VALIDATION}accuracy"
+    select_by = table.select_by or usual
+    if has_search:
+        _check_select_by(select_by, cut)
     names = experiment.names
     baseline = table.baseline or ("fedavg" if "fedavg" in names else names[0])
     known("study.baseline", baseline, dict.fromkeys(names))
-    tune = TuneTable(seeds=table.tune.seeds or seeds, folds=table.tune.folds or tuple(range(folds)) or None)
+    drawn = table.tune.partition_seeds or table.partition_seeds
+    if table.tune.partition_seeds and not set(table.tune.partition_seeds) <= set(table.partition_seeds or ()):
+        raise InputError(
+            f"study.tune.partition_seeds = {list(table.tune.partition_seeds)}: must be some of study.partition_seeds = "
+            f"{list(table.partition_seeds or ())}; add them there, or leave it out"
+        )
+    folded = table.tune.folds or tuple(range(folds)) or None
+    tune = table.tune.model_copy(update={"seeds": table.tune.seeds or seeds, "folds": folded, "partition_seeds": drawn})
     beyond = [fold for fold in tune.folds or () if fold >= folds]
     if beyond:
         allowed = f"0 to {folds - 1}" if folds else "left out, because there are no folds"
         raise InputError(f"study.tune.folds = {list(tune.folds or ())}: must be {allowed}; correct it")
     update = {"seeds": seeds, "folds": folds, "select_by": select_by, "baseline": baseline, "tune": tune}
     return table.model_copy(update=update)
+
+
+def _check_select_by(column: str, cut: float | None) -> None:
+    """Raise InputError if a column of test data decides the search."""
+    if column.startswith("validation_") or (cut is not None and column.startswith(LOCAL_VALIDATION)):
+        return
+    remedy = 'set study.select_by = "validation_accuracy"'
+    if column.startswith("local_"):
+        remedy = "set study.tune.local_validation = 0.2, which cuts validation parts from the clients' training parts"
+        remedy += f', and study.select_by = "{LOCAL_VALIDATION}accuracy"' if cut is None else ""
+    raise InputError(
+        f"study.select_by = {column!r} with study.grid: must be a column of the validation clients, or of the clients' "
+        f"own validation parts, because test data must not decide; {remedy}"
+    )
 
 
 def first_points(dataset: StudyData, spaces: Mapping[str, SearchSpace]) -> dict[str, Point]:

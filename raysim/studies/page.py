@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from raysim.common.units import human_seconds
-from raysim.plots.charts import Chart, chart
+from raysim.plots.charts import Chart, Drawing, chart, figure
 from raysim.plots.panels import Panel
 from raysim.plots.style import Stroke, strokes_of
 from raysim.report.templates import template
@@ -53,10 +53,12 @@ def render(study: Findings, rows: Sequence[ResultRow], lead: str = "") -> str:
 
 def _facts(study: Findings, *, has_search: bool) -> dict[str, str]:
     folds = {each.split.fold for each in study.trials if each.split.fold is not None}
+    drawn = {each.split.partition for each in study.trials if each.split.partition is not None}
     return {
         "Data sets": f"{len(study.datasets)}",
         "Algorithms": f"{len(study.algorithms)}",
         "Seeds": f"{len({each.split.seed for each in study.trials})}",
+        **({"Partitions": f"{len(drawn)}"} if drawn else {}),
         "Test folds": f"{len(folds)}" if folds else ABSENT,
         "Trials": f"{len(study.trials):,}",
         "Time of all rounds": human_seconds(sum(each.seconds or 0.0 for each in study.trials)),
@@ -68,16 +70,27 @@ def _facts(study: Findings, *, has_search: bool) -> dict[str, str]:
 
 def _curves(study: Findings, strokes: Mapping[str, Stroke]) -> Iterator[Chart]:
     """Yield a chart for each data set: the metric that the search compares, then the reported one."""
-    columns = [MetricColumn.of(name) for name in dict.fromkeys((study.select_by, study.metric))]
     for index, dataset in enumerate(study.datasets):
-        panels = []
-        for each in columns:
-            runs = {name: study.runs(dataset, name, each.column) for name in strokes}
-            curves = {name: mean_curve(own, each.column) for name, own in runs.items() if own}
-            if curves:
-                panels.append(Panel(each.target, each.metric.title, each.metric.kind, curves))
-        if panels:
+        if panels := _panels(study, dataset):
             yield chart(f"curves{index}", dataset, panels, strokes)
+
+
+def curve_figures(study: Findings) -> Iterator[tuple[str, Drawing]]:
+    """Yield each data set with a figure of its curves: means, and bands of one standard deviation over trials."""
+    for dataset in study.datasets:
+        if panels := _panels(study, dataset):
+            yield dataset, figure(panels, strokes_of(study.algorithms))
+
+
+def _panels(study: Findings, dataset: str) -> list[Panel]:
+    """Return the curves of a data set: of the metric that the search compares, then of the reported one."""
+    panels = []
+    for each in (MetricColumn.of(name) for name in dict.fromkeys((study.select_by, study.metric))):
+        runs = {name: study.runs(dataset, name, each.column) for name in study.algorithms}
+        curves = {name: mean_curve(own, each.column) for name, own in runs.items() if own}
+        if curves:
+            panels.append(Panel(each.target, each.metric.title, each.metric.kind, curves))
+    return panels
 
 
 def _boxes(rows: Sequence[ResultRow], strokes: Mapping[str, Stroke], column: MetricColumn) -> Chart | None:

@@ -1,14 +1,16 @@
-"""Populations of a study: made once for each data set, with the file's own seed, and shared by its trials."""
+"""Populations of a study: made once for each data set and seed of the partition, and shared by its trials."""
 
 import json
 import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from partitioning import Population
+from partitioning.store.training import training_part
 from partitioning.store.writing import remove_drafts
 from raysim.common.errors import InputError
 from raysim.common.files import text_sha256
@@ -16,14 +18,23 @@ from raysim.config.data import PREPARATION, ROW_KEYS
 from raysim.config.experiment import Experiment
 from raysim.simulation.plan import plan_run, targets_of
 from raysim.simulation.population import population_of
-from raysim.studies.file import Study, StudyData, first_points
+from raysim.studies.file import LOCAL_VALIDATION, Study, StudyData, first_points
 from raysim.studies.trial import on_population, trial_of, view
+
+VALIDATIONS = (
+    "set study.folds or partition.validation_clients, or for methods with personal models study.tune.local_validation"
+)
+"""Remedies for a study without anything to validate on."""
 
 LOG = logging.getLogger("raysim.studies")
 
 
-def populations_of(study: Study, folder: Path, phase: Callable[[str], None]) -> dict[str, Population]:
-    """Open the stored population of each data set, or make it.
+Populations = Mapping[tuple[str, int | None], Population]
+"""Population by data set and seed of the partition; None is the file's own seed."""
+
+
+def populations_of(study: Study, folder: Path, phase: Callable[[str], None]) -> Populations:
+    """Open the stored population of each data set and seed of the partition, or make it.
 
     Args:
         study: resolved study.
@@ -35,11 +46,13 @@ def populations_of(study: Study, folder: Path, phase: Callable[[str], None]) -> 
     """
     folder.mkdir(exist_ok=True)
     remove_drafts(folder)
-    populations = {}
-    for dataset in study.datasets:
-        phase(f"{dataset.name}: reading the data and partitioning it into clients")
+    populations: dict[tuple[str, int | None], Population] = {}
+    for dataset, seed in product(study.datasets, study.partitions):
+        of_seed = "" if seed is None else f", seed {seed}"
+        phase(f"{dataset.name}: reading the data and partitioning it into clients{of_seed}")
+        experiment = dataset.experiment if seed is None else dataset.experiment.model_copy(update={"seed": seed})
         try:
-            populations[dataset.name] = _population(dataset.experiment, folder, study.table.folds or 0)
+            populations[dataset.name, seed] = _population(experiment, folder, study.table.folds or 0)
         except InputError as error:
             raise InputError(f"{dataset.name}: {error}") from None
     return populations
@@ -68,12 +81,51 @@ def _name(experiment: Experiment) -> str:
     return f"{called}-{text_sha256(content)[:12]}"
 
 
-def fitted(study: Study, populations: Mapping[str, Population]) -> tuple[Study, list[str]]:
+def search_populations(
+    study: Study, populations: Populations, folder: Path, phase: Callable[[str], None]
+) -> Populations:
+    """Return the populations of the search: those given, or their clients' training parts, made here.
+
+    Args:
+        study: resolved study.
+        populations: stored populations.
+        folder: folder of the populations.
+        phase: called before a population is made.
+
+    Raises:
+        InputError: a population cannot be read.
+    """
+    cut = study.table.tune.local_validation
+    if cut is None or all(space.size == 1 for space in study.spaces.values()):
+        return populations
+    found: dict[tuple[str, int | None], Population] = {}
+    for (name, seed), population in populations.items():
+        phase(f"{name}: cutting validation parts from the clients' training parts")
+        cut_from = text_sha256(f"{population.fingerprint} {cut}")[:12]
+        path = folder / f"{population.path.name}-local-validation-{cut_from}"
+        found[name, seed] = Population.open(path) if path.exists() else training_part(population, path, local_test=cut)
+    return found
+
+
+def moved(experiment: Experiment, population: Population) -> Experiment:
+    """Return an experiment on another stored population."""
+    data = experiment.data.model_copy(update={"population": str(population.path.resolve())})
+    return experiment.model_copy(update={"data": data})
+
+
+def searched_as(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return a search trial's metrics by their columns: those of the clients' own parts are validation there."""
+    ends = {name: name.removeprefix("local_") for name in metrics if name.startswith("local_")}
+    return {f"{LOCAL_VALIDATION}{end}": metrics[name] for name, end in ends.items()}
+
+
+def fitted(study: Study, populations: Populations, searched: Populations) -> tuple[Study, list[str]]:
     """Return the study with its metric, and the columns that its trials measure; nothing is trained.
 
     Args:
         study: resolved study, perhaps without a metric.
-        populations: population of each data set.
+        populations: population of each data set and seed of the partition.
+        searched: populations of the search.
 
     Raises:
         InputError: an algorithm does not fit a model or population, or a column is not measured.
@@ -81,7 +133,7 @@ def fitted(study: Study, populations: Mapping[str, Population]) -> tuple[Study, 
     columns: dict[str, None] = {}
     for dataset in study.datasets:
         try:
-            columns |= dict.fromkeys(_measured(dataset, study, populations[dataset.name]))
+            columns |= dict.fromkeys(_measured(dataset, study, populations, searched))
         except InputError as error:
             raise InputError(f"{dataset.name}: {error}") from None
     names = list(columns)
@@ -96,26 +148,35 @@ def fitted(study: Study, populations: Mapping[str, Population]) -> tuple[Study, 
     return replace(study, table=study.table.model_copy(update={"metric": metric})), names
 
 
-def _measured(dataset: StudyData, study: Study, population: Population) -> list[str]:
+def _measured(dataset: StudyData, study: Study, populations: Populations, searched: Populations) -> list[str]:
     """Return the columns that are measured on a data set; check each algorithm as far as possible without training."""
     points, first = first_points(dataset, study.spaces), study.finals[0]
-    columns: list[str] = []
+    population, columns = populations[dataset.name, first.partition], list[str]()
     for space in study.spaces.values():
         base = on_population(space.at(dataset.raw, points[space.algorithm]), population.path)
         experiment = trial_of(dataset.name, space.algorithm, "", base, population, first).experiment
         clients = view(population, experiment)
         targets = targets_of(experiment, clients)
         columns = targets.columns
+        if searched is not populations:
+            columns = columns + _searched_columns(dataset.name, study, experiment, searched)
         wanted = {"study.metric": study.table.metric}
         if any(each.size > 1 for each in study.spaces.values()):
             wanted["study.select_by"] = study.table.select_by
         for key, column in wanted.items():
             if column is not None and column not in columns:
                 validates = column.startswith("validation_")
-                remedy = "set study.folds or partition.validation_clients, or name another" if validates else "name one"
+                remedy = VALIDATIONS if validates else "name one"
                 measured = ", ".join(columns[:12]) or "none"
                 raise InputError(f"{key} = {column!r}: must be a column that is measured ({measured}); {remedy}")
         if not experiment.fleet.gpus_per_actor:
             with TemporaryDirectory() as scratch:
                 plan_run(experiment.solved(LOG.warning), clients, targets, Path(scratch), experiment.names)
     return columns
+
+
+def _searched_columns(name: str, study: Study, experiment: Experiment, searched: Populations) -> list[str]:
+    """Return the columns of the search on the clients' own validation parts."""
+    population = searched[name, study.tuning[0].partition]
+    there = moved(experiment, population)
+    return list(searched_as(dict.fromkeys(targets_of(there, view(population, there)).columns, 0.0)))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from partitioning.common.paths import regular
+from partitioning.common.paths import read_parquet, regular
 from partitioning.common.text import word
 from raysim.common.errors import InputError
 from raysim.common.statistics import mean_and_std
@@ -23,7 +23,8 @@ from raysim.studies.folder import STUDY, TRIALS
 from raysim.studies.split import Split
 
 COLUMNS = ("dataset", "algorithm", "point", "seed", "fold", "validation", "stage", "chosen", "status", "trial")
-"""Columns of `trials.parquet` that identify a trial; the others are `seconds`, `rounds` and its metrics."""
+"""Columns of `trials.parquet` that identify a trial; the others are `partition_seed`, `seconds`, `rounds` and
+its metrics."""
 
 AGAIN = "run the study again"
 
@@ -133,7 +134,7 @@ class Findings:
             return {}
         with readable_table(path, AGAIN):
             there = [name for name in columns if name in pq.read_schema(regular(path)).names]
-            table = pq.read_table(regular(path), columns=["round", *there])
+            table = read_parquet(path, columns=["round", *there])
         return {name: np.asarray(table[name].to_numpy(), dtype=np.float64) for name in table.column_names}
 
     def runs(self, dataset: str, algorithm: str, column: str) -> list[dict[str, Values]]:
@@ -186,7 +187,7 @@ def read_findings(folder: Path) -> Findings:
             f"{folder}: must have a trial that has ended; run the study: raysim study {word(folder / STUDY)}"
         )
     with readable_table(path, AGAIN):
-        table = pq.read_table(regular(path))
+        table = read_parquet(path)
     study = Findings(folder, config, text, tuple(trial_rows(table)))
     _check_metrics(study)
     return study
@@ -201,14 +202,14 @@ def trial_rows(table: pa.Table) -> Iterator[TrialRow]:
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
         raise InputError(f"{TRIALS} has no column {missing[0]!r}: must have {', '.join(COLUMNS)}; {AGAIN}")
-    others = [name for name in table.column_names if name not in (*COLUMNS, "seconds")]
+    others = [name for name in table.column_names if name not in (*COLUMNS, "partition_seed", "seconds")]
     metrics = [name for name in others if pa.types.is_floating(table.schema.field(name).type)]
     for row in table.to_pylist():
         yield TrialRow(
             dataset=row["dataset"],
             algorithm=row["algorithm"],
             point=row["point"],
-            split=Split(row["seed"], row["fold"], row["validation"]),
+            split=Split(row["seed"], row["fold"], row["validation"], row.get("partition_seed")),
             is_final=row["stage"] == "final",
             is_chosen=bool(row["chosen"]),
             status=row["status"],

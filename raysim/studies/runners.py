@@ -121,6 +121,7 @@ def runner_for(study: Study, folder: Path, options: RunOptions, notice: Callable
     """
     for dataset in study.datasets:
         options.placed(dataset.experiment)
+        options.check_gpus(dataset.experiment)
     tables = [dataset.experiment.fleet for dataset in study.datasets]
     if options.inline:
         return InTurn(folder, options)

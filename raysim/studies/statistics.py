@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, permutations
 from math import isfinite
 from typing import Literal, TypeVar
 
@@ -31,7 +32,7 @@ class Difference:
     """Difference of an algorithm to the baseline, over their common pairs, with Wilcoxon's signed-rank test.
 
     Args:
-        pairs: number of (seed, fold) that both have.
+        pairs: number of (seed, fold, partition) that both have.
         unpaired: trials of either one without a partner that has ended well.
         mean: mean difference; NaN without pairs.
         baseline: the baseline's mean over the pairs; NaN without pairs.
@@ -73,7 +74,7 @@ class ResultRow:
         dataset: name of the data set.
         algorithm: name of the algorithm.
         point: hyper-parameters, as JSON; None before the choice.
-        values: metric by (seed, fold), averaged over validation folds.
+        values: metric by (seed, fold, partition), averaged over validation folds.
         statuses: number of trials by status.
         difference: difference to the baseline; None for the baseline itself.
     """
@@ -87,7 +88,7 @@ class ResultRow:
 
     @property
     def n(self) -> int:
-        """Number of (seed, fold) with a value."""
+        """Number of (seed, fold, partition) with a value."""
         return len(self.values)
 
     @property
@@ -96,13 +97,47 @@ class ResultRow:
 
     @property
     def std(self) -> float | None:
-        """Standard deviation over (seed, fold), with n - 1 in the denominator; None below two."""
+        """Standard deviation over (seed, fold, partition), with n - 1 in the denominator; None below two."""
         return mean_and_std(self.values.values())[1]
 
 
 def rows_of(study: Findings) -> list[ResultRow]:
     """Return a row for each data set and algorithm; p is corrected over the algorithms of a data set."""
     return [row for dataset in study.datasets for row in _corrected(_rows(study, dataset))]
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Data sets on which one algorithm is significantly better than another, neither, and significantly worse."""
+
+    wins: int = 0
+    ties: int = 0
+    losses: int = 0
+
+    def __add__(self, other: "Contest") -> "Contest":
+        return Contest(self.wins + other.wins, self.ties + other.ties, self.losses + other.losses)
+
+    def __str__(self) -> str:
+        return f"{self.wins} / {self.ties} / {self.losses}"
+
+
+def tallies_of(study: Findings) -> dict[tuple[str, str], Contest]:
+    """Return the tally of each algorithm against each other one, over all data sets.
+
+    A data set is a tie unless Wilcoxon's signed-rank test, corrected by Holm for the pairs of algorithms on it, finds a
+    difference. Data sets without a common pair of trials do not count.
+    """
+    pairs = list(combinations(study.algorithms, 2))
+    found = dict.fromkeys(permutations(study.algorithms, 2), Contest())
+    for dataset in study.datasets:
+        counting = {name: [each for each in study.of(dataset, name) if each.counts] for name in study.algorithms}
+        compared = [_difference(counting[one], counting[other], study.metric) for one, other in pairs]
+        for (one, other), each, p in zip(pairs, compared, holm([each.p for each in compared]), strict=True):
+            if each.pairs:
+                is_tie, is_win = p is None or p >= LEVEL, is_better(study.metric, each.mean, 0.0)
+                found[one, other] += Contest(int(not is_tie and is_win), int(is_tie), int(not is_tie and not is_win))
+                found[other, one] += Contest(int(not is_tie and not is_win), int(is_tie), int(not is_tie and is_win))
+    return found
 
 
 def complete_mean(values: Iterable[float | None]) -> float | None:
@@ -227,7 +262,7 @@ def _by_unit(values: Iterable[tuple[Unit, float]]) -> dict[Unit, float]:
     found: dict[Unit, list[float]] = defaultdict(list)
     for unit, value in values:
         found[unit].append(value)
-    order = sorted(found, key=lambda unit: (unit[0], -1 if unit[1] is None else unit[1]))
+    order = sorted(found, key=lambda unit: tuple(-1 if each is None else each for each in unit))
     return {unit: mean_and_std(found[unit])[0] for unit in order}
 
 

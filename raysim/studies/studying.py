@@ -15,6 +15,7 @@ from partitioning.common.disk import DiskFullError, write_whole
 from raysim.common.errors import InputError, StoppedError, one_input_error
 from raysim.common.surface import call
 from raysim.config import own
+from raysim.config.own_notices import generator_notices, own_code_notices
 from raysim.config.read import module_folders, read
 from raysim.fleet.machine import settled
 from raysim.simulation.options import RunOptions
@@ -24,7 +25,7 @@ from raysim.studies.concluding import conclude
 from raysim.studies.course import Course, StudyProgress
 from raysim.studies.file import Study, completed, read_study
 from raysim.studies.folder import POPULATIONS, STUDY, TRIALS, study_folder
-from raysim.studies.populations import fitted, populations_of
+from raysim.studies.populations import fitted, populations_of, search_populations
 from raysim.studies.runners import TrialRunner, runner_for
 from raysim.studies.showing import Board
 from raysim.studies.trial import Ending, Trial, TrialResult, read_trial_result
@@ -104,15 +105,16 @@ def _opened(
 def _planned(plan: Study, folder: Path, board: Board) -> Course:
     """Make the populations, check everything that needs no training, and return the study's course."""
     names = own.names_in(plan.raw)
-    for text in own.own_code_notices(names) + own.generator_notices(own.modules_of(names)):
+    for text in own_code_notices(names) + generator_notices(own.modules_of(names)):
         LOG.info(text)
         board.notice(text)
     with settled(max(dataset.experiment.fleet.cpus_per_actor for dataset in plan.datasets)):
         populations = populations_of(plan, folder / POPULATIONS, board.phase)
-        plan, columns = fitted(plan, populations)
+        searched = search_populations(plan, populations, folder / POPULATIONS, board.phase)
+        plan, columns = fitted(plan, populations, searched)
     (folder / "trials").mkdir(exist_ok=True)
     write_config(folder / STUDY, plan.to_toml())
-    return Course(plan, populations, columns)
+    return Course(plan, populations, columns, searched)
 
 
 def _run_trials(course: Course, runner: TrialRunner, folder: Path, board: Board) -> dict[str, str]:
@@ -158,8 +160,9 @@ def _result_of(trial: Trial, ending: Ending, trials: Path) -> TrialResult:
 def _report(trial: Trial, result: TrialResult, error: str, board: Board) -> None:
     split = trial.split
     of_fold = "" if split.fold is None else f", fold {split.fold}, validation {split.validation}"
+    of_partition = "" if split.partition is None else f", partition {split.partition}"
     of_point = f", {trial.point}" if trial.point else ""
-    text = f"{trial.name}: {result.status}{of_point}, seed {split.seed}{of_fold}"
+    text = f"{trial.name}: {result.status}{of_point}, seed {split.seed}{of_fold}{of_partition}"
     LOG.info("%s, %d rounds, %.3f s", text, result.rounds, result.seconds)
     board.ended(text)
     if result.status != "done":

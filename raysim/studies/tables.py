@@ -12,7 +12,7 @@ from raysim.report.words import ABSENT
 from raysim.studies.course import StudyProgress
 from raysim.studies.folder import VIRTUAL_TIME
 from raysim.studies.read import Findings, TrialRow, trial_rows
-from raysim.studies.statistics import ResultRow, averages, best_point, complete_mean
+from raysim.studies.statistics import Contest, ResultRow, averages, best_point, complete_mean, tallies_of
 from raysim.studies.words import MetricColumn, p_value, percent, point_text
 
 AVERAGE = "mean"
@@ -22,6 +22,30 @@ STAR = "*"
 
 Cell = tuple[str, bool]
 """Text, and whether it has a star."""
+
+
+def means(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
+    """Return mean and standard deviation: a row a data set, a column an algorithm."""
+    column = MetricColumn.of(study.metric)
+    lines, best = [], []
+    for name in study.datasets:
+        own = [row for row in rows if row.dataset == name]
+        lines.append(
+            [(column.spread(row.mean, row.std), bool(row.difference and row.difference.significant)) for row in own]
+        )
+        best.append(best_rows([row.mean for row in own], column.metric.best))
+    return _table({"data set": study.datasets}, study.algorithms, lines, best)
+
+
+def contests(study: Findings) -> ResultTable:
+    """Return wins, ties and losses of each algorithm, a row, against each other one, a column, over all data sets."""
+    found = tallies_of(study)
+    lines: list[list[Cell]] = []
+    for name in study.algorithms:
+        own = [found.get((name, other)) for other in study.algorithms]
+        total = sum((each for each in own if each), Contest())
+        lines.append([(ABSENT if each is None else str(each), False) for each in (*own, total)])
+    return _table({"algorithm": study.algorithms}, [*study.algorithms, "all"], lines, [frozenset()] * len(lines))
 
 
 def differences(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:

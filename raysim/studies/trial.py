@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import pyarrow.parquet as pq
-
 from partitioning import Population
 from partitioning.common.disk import DiskFullError
-from partitioning.common.paths import regular
+from partitioning.common.paths import read_parquet
 from raysim.common.errors import DivergedError, InputError
 from raysim.common.files import text_sha256
 from raysim.common.names import CONFIG, STOPPED
@@ -153,7 +151,7 @@ def read_trial_result(folder: Path, trial: Trial) -> TrialResult | None:
     name = trial.experiment.names[0]
     if (folder / name / STOPPED).is_file():
         read_summary(folder / name / STOPPED)
-        seconds = pq.read_table(regular(folder / name / "metrics.parquet"), columns=["seconds"])["seconds"].to_pylist()
+        seconds = read_parquet(folder / name / "metrics.parquet", columns=["seconds"])["seconds"].to_pylist()
         return TrialResult("diverged", sum(seconds), len(seconds))
     result = read_result(folder / name, trial.experiment)
     if result is None:

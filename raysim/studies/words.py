@@ -90,6 +90,32 @@ def value_text(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)
 
 
+def pairing(study: Findings) -> str:
+    """Return what two trials of a pair have in common."""
+    drawn = any(each.split.partition is not None for each in study.trials)
+    return "partition, seed and test fold" if drawn else "seed and test fold"
+
+
+def caption_of_means(study: Findings) -> str:
+    """Return the caption of the table of means and standard deviations."""
+    column = MetricColumn.of(study.metric)
+    better = "smaller is better" if column.is_smaller_better else "larger is better"
+    return (
+        f"{column.title} ({column.target.lower()}; {better}): mean ± standard deviation over each {pairing(study)}. "
+        f"Bold: best of a row. *: p < {LEVEL:g} against {study.baseline}, see the table of differences."
+    )
+
+
+def caption_of_contests(study: Findings) -> str:
+    """Return the caption of the table of wins, ties and losses."""
+    count = len(study.datasets)
+    return (
+        f"Wins / ties / losses of a row's algorithm against a column's over {count} data set{'s' * (count != 1)}. A "
+        f"data set is a tie unless p < {LEVEL:g} in Wilcoxon's two-sided signed-rank test, corrected by Holm for the "
+        "pairs of algorithms."
+    )
+
+
 def caption(study: Findings, rows: Sequence[ResultRow]) -> str:
     """Return the caption of the table of differences, which explains its signs and its test."""
     column, baseline = MetricColumn.of(study.metric), study.baseline
@@ -99,7 +125,7 @@ def caption(study: Findings, rows: Sequence[ResultRow]) -> str:
     counted = f" of n = {many} differing pairs" if many else ""
     return (
         f"{column.title} ({column.target.lower()}; {better}). In brackets: mean of {baseline}. Others: "
-        f"mean difference to {baseline} in % of its mean, paired by seed and test fold. Bold: best of a row. "
+        f"mean difference to {baseline} in % of its mean, paired by {pairing(study)}. Bold: best of a row. "
         f"*: p < {LEVEL:g} in Wilcoxon's two-sided signed-rank test{counted}, corrected by Holm "
         "for the algorithms of the row."
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
+from statistics import median
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -36,6 +38,9 @@ PERIOD = 10
 
 WINDOW = 32
 """Newest rounds that an estimate of the time left is made from."""
+
+LEAST = (3, 2.0)
+"""Rounds and seconds before the first estimate of the time left."""
 
 MOST_BARS = 50
 """Most bars on the terminal: the newest algorithms have one."""
@@ -96,15 +101,16 @@ def copy_progress(stage: Callable[[str], object], what: str) -> Callable[[int, i
 class Remaining:
     """Estimate of the seconds left, from the newest rounds.
 
-    The first round after the start also loads libraries, data and actors, so it does not count: before the second
-    one ends there is no estimate.
+    There is none before three rounds have ended and two seconds have passed. The first round after the start also
+    loads libraries, data and actors, so it does not count. A round is taken to last as long as the median of the
+    newest ones.
 
     Args:
         rounds: number of the last round.
     """
 
     def __init__(self, rounds: int) -> None:
-        self._rounds = rounds
+        self._rounds, self._since = rounds, monotonic()
         self._ends: deque[tuple[int, float]] = deque(maxlen=WINDOW + 1)
 
     def round(self, number: int) -> None:
@@ -114,11 +120,11 @@ class Remaining:
         self._ends.append((number, monotonic()))
 
     def seconds(self) -> float | None:
-        """Return the seconds left; None before the second round of this command has ended."""
-        if len(self._ends) < 2:
+        """Return the seconds left; None while too few rounds of this command have ended."""
+        if len(self._ends) < LEAST[0] or self._ends[-1][1] - self._since < LEAST[1]:
             return None
-        (first, since), (last, until) = self._ends[0], self._ends[-1]
-        per_round = (until - since) / (last - first)
+        last, until = self._ends[-1]
+        per_round = median((end - begin) / (later - n) for (n, begin), (later, end) in pairwise(self._ends))
         left = self._rounds - last
         # A round that takes longer than those before it still has the later ones after it.
         return max(per_round * left - (monotonic() - until), per_round * max(0, left - 1))

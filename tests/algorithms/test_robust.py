@@ -66,7 +66,7 @@ ATTACKS = (
     Attack(0.5, "inner-product", 0.7),
 )
 REFUSED = {
-    *("fedasync", "fedbuff", "centralized", "fedtan", "fedbs", "fednova", "q-fedavg", "singleset"),
+    *("fedasync", "fedbuff", "centralized", "ifca", "fedtan", "fedbs", "fednova", "q-fedavg", "singleset"),
     *("radfed", "radfedp", "radfedm", "radfeda", "radfedi"),
 }
 """Algorithms that make no sense with a robust rule or an attack."""

@@ -14,7 +14,7 @@ METRICS = ("held_out_accuracy", "validation_accuracy", "held_out_loss")
 SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in ("dataset", "algorithm", "point")),
-        *((name, pa.int64()) for name in ("seed", "fold", "validation")),
+        *((name, pa.int64()) for name in ("seed", "fold", "validation", "partition_seed")),
         ("stage", pa.string()),
         ("chosen", pa.bool_()),
         ("status", pa.string()),
@@ -37,6 +37,7 @@ def trial(
         "seed": seed,
         "fold": fold,
         "validation": None if fold is None else fold + 1,
+        "partition_seed": None,
         "stage": "final",
         "chosen": True,
         "status": "done",

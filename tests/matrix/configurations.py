@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from algorithms.names import ALGORITHMS
 
 ROUNDS = 5
+
+OWN_CODE = Path(__file__).parent / "own"
+"""Folder of code as a user writes it; no package, so that an error of the tests is not one of this code."""
 
 MLP = {"name": "mlp", "hidden": [12]}
 NORMED = {**MLP, "norm": "batch"}
@@ -99,6 +103,7 @@ def experiment(name: str = "fedavg", tables: dict[str, Any] | None = None, **key
         "algorithm": {key: value for key, value in given.items() if value is not None},
         "fleet": {"block": 2},
         "evaluate": {"every": 2},
+        "modules": [str(OWN_CODE)],
         **(tables or {}),
     }
 
@@ -131,6 +136,7 @@ def _options() -> dict[str, dict[str, Any]]:
         "joins": experiment("fedbn", joins={"1": 2, "4": 4}),
         "devices": experiment(tables=PHONES),
         "oort": experiment(tables=PHONES, sampling="oort"),
+        "own selection": experiment(sampling="matrix_code:rarest"),
         "over-selection": experiment(tables=PHONES, over=1.5),
         "deadline": experiment(tables=PHONES, deadline=6.0),
         "stale": experiment(tables=PHONES, deadline=6.0, late="stale"),
@@ -173,6 +179,15 @@ def _options() -> dict[str, dict[str, Any]]:
         "augmented": experiment(tables={"data": AUGMENTED}),
         "one logit": experiment(tables=ONE_LOGIT),
         "real table": experiment(tables=REAL_TABLE),
+        "own augmentation": experiment(tables={"data": {**AUGMENTED, "augment": ["crop", "matrix_code:cutout"]}}),
+        "own server rule": experiment(
+            tables={"local": {"lr": 0.1, "batch_size": 16, "execution": "fused"}},
+            server={"rule": "matrix_code:Extrapolated", "eps": 1e-9},
+        ),
+        "own loss of batches": experiment(
+            "ifca",
+            {"local": {"lr": 0.1, "batch_size": 16, "loss": "matrix_code:contrastive", "execution": "vectorised"}},
+        ),
         "domains": experiment("fedbn", {"fleet": {"block": "auto"}}),
     }
 
@@ -217,6 +232,8 @@ def _pairs() -> dict[str, dict[str, Any]]:
         "fedbuff with devices": experiment("fedbuff", PHONES, concurrency=5),
         "fedbuff at night": experiment("fedbuff", AT_NIGHT, concurrency=3),
         "fedbuff and fedbn's model": experiment("fedbuff", {**PHONES, "model": NORMED}, concurrency=5),
+        "own selection with devices": experiment("fedbn", PHONES, sampling="matrix_code:rarest", deadline=6.0),
+        "radfed by an own selection": experiment("radfed", sampling="matrix_code:rarest", active=0.7),
         "fedasync with devices": experiment("fedasync", PHONES, concurrency=5),
         "fedasync compressed": experiment("fedasync", uplink={"chain": TOP_K}),
         "fixbn in time": experiment("fixbn", PHONES, deadline=6.0),
@@ -284,6 +301,7 @@ ON_ACTORS = (
     "fedbuff with devices",
     "oort with stale updates",
     "candidates and fedbn",
+    "own selection with devices",
     "stale ditto",
     "krum under attack",
     "median under collusion",
@@ -295,6 +313,7 @@ ON_ACTORS = (
     "low-rank radfed",
     "dropout",
     "augmented",
+    "own augmentation",
 )
 """Configurations on actors in the default suite: each way in which the driver and actors share the work."""
 

@@ -43,6 +43,7 @@ from algorithms import (
 )
 from algorithms.names import CONFLICTS
 from algorithms.options.oort import Oort
+from algorithms.options.own_selection import OwnSelection
 from algorithms.parts.option import Conflict, Draft
 from algorithms.parts.reporting import Reporting
 from algorithms.parts.settings import SETTINGS
@@ -94,6 +95,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "losses measured after an update": {"by": Importance()},
     "candidates": {"by": PowerOfChoice(2), "cohort": 1},
     "oort": {"by": Oort()},
+    "own-selection": {"by": OwnSelection("mine:rule", lambda context: context.clients)},
     'start = "score"': {"by": Importance()},
     "attack": {"options": (Attack(0.1, "sign-flip"),)},
     "colluding attack": {"options": (Attack(0.1, "little-is-enough"),)},

@@ -23,6 +23,14 @@ from tests.kit.rounds import simulate
 NUMBERS = [(x, torch.from_numpy(np.random.default_rng(len(y)).uniform(0, 1, (len(y), 3)))) for x, y in DATA]
 """The clients with three numbers a sample."""
 
+
+def cox(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return the negative partial log-likelihood of a batch, by Breslow; `y` has times and events."""
+    order = y[:, 0].argsort(descending=True)
+    risk, event = outputs[order, 0], y[order, 1]
+    return -((risk - risk.logcumsumexp(0)) * event).sum() / event.sum().clamp(min=1)
+
+
 STEP = {"lr": 0.01, "epochs": 2, "batch_size": 4}
 
 
@@ -95,8 +103,9 @@ def test_each_optimiser_equals_a_plain_loop(name: str, execution: str, federatio
             ).mean(),
         ),
         (OwnLoss("mine", lambda o, y: (o - y).abs().amax(1)), NUMBERS, lambda o, y: (o - y).abs().amax(1).mean()),
+        (OwnLoss("mine", cox), NUMBERS, cox),
     ],
-    ids=["mse", "huber", "binary", "smoothed", "weighted", "own"],
+    ids=["mse", "huber", "binary", "smoothed", "weighted", "own", "batch"],
 )
 def test_each_loss_equals_a_plain_loop(
     loss: Loss, data: Any, reference: Any, execution: str, federation: Callable[..., InlineFleet]
@@ -158,7 +167,11 @@ def test_wrong_optimisers_are_refused(wrong: dict[str, Any], message: str) -> No
         (lambda: CrossEntropy(class_weights=(1.0,)).check("class", 3), "a number for each of 3 classes"),
         (lambda: CrossEntropy().check("numbers", 3), "labels that are classes"),
         (lambda: Huber().check("class", 3), "labels that are numbers"),
-        (lambda: OwnLoss("mine:f", lambda o, y: o.mean()).mean(torch.zeros(2, 3), torch.zeros(2)), "must give a loss"),
+        (lambda: OwnLoss("mine:f", lambda o, y: o).mean(torch.zeros(2, 3), torch.zeros(2)), "must give a loss"),
+        (
+            lambda: OwnLoss("mine:f", lambda o, y: (o > 0).sum()).mean(torch.zeros(2, 3), torch.zeros(2)),
+            r"each sample, \(2,\), or one for the whole batch, \(\), and gives \(\) of torch.int64; correct it",
+        ),
     ],
 )
 def test_wrong_losses_are_refused(make: Callable[[], Any], message: str) -> None:

@@ -1,5 +1,6 @@
 """`raysim init`, `raysim show`, `raysim list`: the way to an experiment file."""
 
+import re
 import tomllib
 from datetime import date
 from pathlib import Path
@@ -169,8 +170,31 @@ def test_kinds_of_names_in_other_words(word: str, kind: str) -> None:
     assert raysim("list", f"{word}x").exit_code == 2
 
 
+def test_keys_are_listed_by_table_and_one_by_one() -> None:
+    local = raysim("list", "keys", "local").output.splitlines()
+    assert {line.split()[0].partition(".")[0] for line in local} == {"local"}
+    (line,) = raysim("list", "keys", "local.lr").output.splitlines()
+    assert line.split() in [each.split() for each in local]
+    assert re.fullmatch(r"local\.lr +number > 0, ≤ 10\^12 +0\.1 +Learning rate, > 0\.", line)
+    several = raysim("list", "keys", "algorithm.proximal").output.splitlines()
+    assert len(several) > 2 and all('[algorithm.name = "' in each for each in several)
+    assert raysim("list", "keys", "top").output.startswith("seed ")
+    everything = raysim("list", "keys").output.splitlines()
+    assert len(everything) > 300
+    for table in ("privacy", "uplink", "downlink", "attack", "devices", "study"):
+        assert any(each.startswith(f"{table}.") for each in everything)
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"), [("locl", "'local'"), ("local.lrr", "'local.lr'"), ("study.sed", "'study.seeds'")]
+)
+def test_an_unknown_table_or_key_names_the_nearest(word: str, hint: str) -> None:
+    done = raysim("list", "keys", word)
+    assert done.exit_code and f"{word!r}: did you mean {hint}? It must be one of top, data, " in str(done.exception)
+
+
 def test_every_kind_has_a_list_and_every_scheme_its_keys() -> None:
-    assert tuple(LISTS) == KINDS
+    assert sorted([*LISTS, "keys"]) == list(KINDS)
     assert list(LISTS["schemes"]()) == list(partitioning.SCHEMES)
     for kind, names in (("schemes", partitioning.SCHEMES), ("losses", LOSSES)):
         assert all(text for name in names for _, text in keys_of(kind, name))

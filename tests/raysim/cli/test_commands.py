@@ -12,9 +12,10 @@ from algorithms.names import ALGORITHMS
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.cli.listing import keys_of
-from raysim.config.algorithm import AlgorithmTable, OortTable
+from raysim.config.algorithm import AlgorithmTable
 from raysim.config.check import table_of
 from raysim.config.read import recipes
+from raysim.config.sampling import OortTable
 from raysim.data.catalogue import DATASETS
 from raysim.models.build import MODELS
 
@@ -152,7 +153,10 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", "quikstart"], "did you mean 'quickstart'"),
     (["run", "nosuch.toml"], "nosuch.toml"),
     (["run", "quickstart", "--set", "local.epoch=3"], "did you mean 'epochs'"),
-    (["run", "radfed-small", "--set", "partition.label_alpha=-1"], "raysim: partition.label_alpha is -1.0"),
+    (
+        ["run", "radfed-small", "--set", "partition.label_alpha=-1"],
+        "raysim: partition.label_alpha = -1: should be greater than 0",
+    ),
     (["run", "radfed-small", "--set", "partition.clients=1798"], "1798"),
     (["run", "quickstart", "--set", "model.name=cnn", "--set", "model.hidden=[3]"], "model.hidden"),
     (["run", "quickstart", "--actors", "many"], "--actors"),

@@ -30,6 +30,11 @@ def test_help_loads_nothing_that_takes_seconds(arguments: list[str]) -> None:
     assert not loaded("raysim.cli.commands", *arguments) & HEAVY
 
 
+@pytest.mark.parametrize("arguments", [["list", "keys"], ["list", "keys", "local"], ["list", "algorithms"]])
+def test_lists_are_printed_without_torch(arguments: list[str]) -> None:
+    assert not loaded("raysim.cli.commands", *arguments) & {"torch", "ray", "matplotlib", "sklearn"}
+
+
 @pytest.mark.parametrize("name", ["nosuch.toml", "quikstart", "broken.toml"])
 def test_a_file_that_cannot_be_read_is_refused_before_torch_is_loaded(name: str, tmp_path: Path) -> None:
     (tmp_path / "broken.toml").write_text("[data\n")

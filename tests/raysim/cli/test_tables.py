@@ -1,8 +1,12 @@
 """Table of results in the terminal."""
 
+from typing import Any
+
+import pytest
 from rich.console import Console
 
-from raysim.cli.tables import results_table
+from raysim.cli.tables import HEADINGS, results_table
+from raysim.measures.metrics import USUAL
 from raysim.store.result import ShownResult
 
 
@@ -26,3 +30,33 @@ def test_virtual_time_has_a_column_with_devices_alone() -> None:
     timed = ShownResult("fedavg-2", {"test_accuracy": 0.8}, 3, 1.0, 10, 20, simulated_seconds=3723.0)
     assert "virtual time" not in shown(plain)
     assert "virtual time" in shown(plain, timed) and "1 h 02 min" in shown(plain, timed)
+
+
+def folded(results: list[ShownResult], width: int, **options: Any) -> str:
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(results_table(results, **options, width=width))
+    text = captured.get()
+    assert "…" not in text and all(len(line) <= width for line in text.splitlines())
+    return text
+
+
+@pytest.mark.parametrize("count", [1, 2, 12])
+def test_no_digit_and_no_word_is_cut_at_80_columns(count: int) -> None:
+    metrics = dict.fromkeys(HEADINGS, 0.123456)
+    results = [ShownResult(f"fedavg-{n}", metrics, 1000, 1.0, 123_456_789_000, 20, 7.99) for n in range(count)]
+    walls = {result.name: 12345.6 for result in results}
+    text = folded(results, 80, walls=walls)
+    for word in (*HEADINGS.values(), "wall seconds", "bytes down", "123.5 GB", "12345.6"):
+        assert word in text, word
+    assert text.count("0.1235") == len(HEADINGS) * count and all(result.name in text for result in results)
+    assert "seconds of rounds" not in text and "seconds of rounds" in folded(results, 80)
+
+
+def test_metrics_stand_in_the_order_of_the_file() -> None:
+    values = {f"{target}_{name}": 0.5 for target in ("held_out", "test") for name in ("accuracy", "loss", "macro_f1")}
+    results = [ShownResult("fedavg", values, 3, 1.0, 10, 20)]
+    text = folded(results, 80, metrics=("macro_f1", "loss"))
+    places = [text.index(name) for name in ("held out macro f1", "test macro f1", "held out loss", "test loss")]
+    assert places == sorted(places) and "accuracy" not in text
+    assert "loss" not in folded(results, 80, metrics=USUAL["class"])

@@ -19,7 +19,7 @@ from raysim.config.check import ConfigTable, checked, table_of
 from raysim.config.experiment import Experiment
 from raysim.config.model import ModelTable
 from raysim.config.read import read
-from raysim.config.tables import _partition_table
+from raysim.config.tables import partition_table
 from raysim.models.build import MODELS
 from raysim.reproduction.claim import Claim
 from raysim.reproduction.file import About, Reduced
@@ -39,7 +39,7 @@ def every_table() -> Iterator[type[ConfigTable]]:
     for loss in LOSSES.values():
         beside = ("compute", "loss", "update", "method")
         yield table_of(Local, beside, table_of(Compute, (), table_of(loss, (), LocalTable)))
-    yield from map(_partition_table, SCHEMES)
+    yield from map(partition_table, SCHEMES)
     for model in MODELS.values():
         given = tuple(key for key in signature(model.build).parameters if key not in model.parameters)
         yield table_of(model.build, given, ModelTable)

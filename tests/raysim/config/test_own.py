@@ -14,7 +14,7 @@ from ray import cloudpickle
 import raysim
 from raysim.common.errors import InputError, OwnCodeError
 from raysim.config.experiment import Experiment
-from raysim.config.own import generator_notices
+from raysim.config.own_notices import generator_notices
 from raysim.config.read import changed
 from raysim.watching.progress import Watcher
 from tests.kit.runs import quick_run
@@ -216,7 +216,7 @@ def test_its_keys_are_checked_and_changed_by_the_function_s_name(folder: Path) -
         ("needy:mine", "needy must be importable, and needs nothing_of_the_kind"),
         ("broken:mine", "broken must be importable .SyntaxError"),
         ("json:mine", "another module 'json' is loaded already"),
-        ("mine", "unknown algorithm.name = 'mine': must be one of fedavg, .* module:NAME"),
+        ("mine", "unknown algorithm.name = 'mine': .* must be one of .*, fedavg, .* module:NAME"),
         (lambda: None, "must be defined at the top of a module"),
     ],
 )

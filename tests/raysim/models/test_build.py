@@ -60,7 +60,7 @@ def test_every_model_has_a_description() -> None:
     assert all(model.description.endswith(".") for model in MODELS.values())
 
 
-HEADS = r"unknown model.head = .*: must be one of .*, linear, output"
+HEADS = r"unknown model.head = .* must be one of .*, linear, output"
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("mpl", {}, "'mlp'"),

@@ -44,8 +44,8 @@ class Lossy(nn.Module):
         return (outputs - y).square().mean(1)
 
 
-def scalar(outputs, y):
-    return (outputs - y).mean()
+def matrix(outputs, y):
+    return outputs - y
 
 
 def raises(outputs, y):
@@ -368,7 +368,7 @@ def test_personal_tensors_and_numbers_of_an_own_update(table: Path, two_actors: 
         ("region", {"partition": {"by": "up"}}, "by = 'up' with classes in the label column"),
         ("a", {"local": {"loss": "mse"}, "partition": {"by": "nowhere"}}, "unknown column partition.by = 'nowhere'"),
         (["a", "nowhere"], {"local": {"loss": "mse"}}, "label column 'nowhere' of data.label"),
-        ("a", {"local": {"loss": "own_training:scalar"}}, "must give a loss for each sample"),
+        ("a", {"local": {"loss": "own_training:matrix"}}, "must give a loss for each sample"),
         ("a", {"local": {"loss": "own_training:raises"}}, "'own_training:raises': must take a batch.* raised KeyError"),
         ("a", {"local": {"loss": "huberr"}}, "local.loss = 'huberr'.*did you mean 'huber'"),
         ("a", {"local": {"loss": "mse", "delta": 1.0}}, "'local.delta' of loss mse"),

@@ -95,7 +95,10 @@ def test_a_missing_column_is_named_before_any_column_of_text(key: str, keys: dic
     experiment = Experiment.of({"data": {"dataset": f"file:{tmp_path / 't.parquet'}"}, **keys})
     with pytest.raises(InputError) as refused:
         population_of(experiment, tmp_path / "population")
-    said = f"unknown column {key} = 'hospitl': must be one of x, hospital, label; did you mean 'hospital'?"
+    said = (
+        f"unknown column {key} = 'hospitl': did you mean 'hospital'? It must be one of x, hospital, label; use one of "
+        "them"
+    )
     assert str(refused.value) == said
 
 

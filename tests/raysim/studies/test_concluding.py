@@ -163,3 +163,11 @@ def test_what_is_no_study_is_refused_in_a_line(tmp_path: Path, spoil: Any, said:
     with pytest.raises(InputError, match=said) as caught:
         conclude(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_the_curves_of_each_data_set_are_files_for_a_paper(study: Path) -> None:
+    svg = (study / "curves-digits.svg").read_text(encoding="utf-8")
+    assert svg.startswith("<svg") and "fill-opacity" in svg and "radfed" in svg
+    assert (pdf := (study / "curves-digits.pdf").read_bytes()).startswith(b"%PDF-")
+    conclude(study)
+    assert (study / "curves-digits.pdf").read_bytes() == pdf

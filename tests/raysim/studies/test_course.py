@@ -56,7 +56,7 @@ def played(
 ) -> tuple[Course, list[Trial]]:
     """A course whose trials end at once, and these in their order."""
     study = Study.of(raw)
-    course = Course(study, {each.name: population for each in study.datasets}, [column])
+    course = Course(study, {(each.name, None): population for each in study.datasets}, [column])
     waiting, ran = course.begin(), []
     while waiting:
         trial = waiting.pop(0)
@@ -137,7 +137,7 @@ def test_validation_rotates_inside_each_test_fold(small: Any) -> None:
 def test_a_trial_is_known_by_what_its_bytes_depend_on(small: Any, population: Population, tmp_path: Path) -> None:
     def names(raw: dict[str, Any]) -> list[str]:
         study = Study.of(raw)
-        return [trial.name for trial in Course(study, {"digits": population}, []).begin()]
+        return [trial.name for trial in Course(study, {("digits", None): population}, []).begin()]
 
     there = names(small)
     assert len(set(there)) == len(there) == 8
@@ -145,3 +145,18 @@ def test_a_trial_is_known_by_what_its_bytes_depend_on(small: Any, population: Po
     assert not set(names({**small, "rounds": 3})) & set(there)
     fewer = {**small, "study": {**small["study"], "grid": {"*": {"local.lr": [0.3]}}}}
     assert len(set(names(fewer)) & set(there)) == 4
+
+
+def test_every_seed_runs_on_every_draw_of_the_partition(small: dict[str, Any], population: Population) -> None:
+    small["study"] = {
+        "seeds": [1, 2],
+        "partition_seeds": [7, 8],
+        "folds": 3,
+        "tune": {"seeds": [1], "partition_seeds": [8]},
+        "grid": {"*": {"local.lr": [0.1, 0.2]}},
+    }
+    study = Study.of(small)
+    assert len(study.finals) == 12 and len({split.unit for split in study.finals}) == 12
+    assert {(split.seed, split.partition) for split in study.tuning} == {(1, 8)}
+    course = Course(study, {("digits", seed): population for seed in (7, 8)}, [])
+    assert {trial.split.partition for trial in course.begin()} == {8}

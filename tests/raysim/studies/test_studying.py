@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 import tomli_w
 
 import raysim
+from partitioning import Population
 from raysim.common.errors import InputError, StoppedError
 from raysim.studies.course import StudyProgress
 from raysim.studies.showing import Board
@@ -229,3 +231,88 @@ def test_devices_that_do_not_fit_start_no_study(wrong: str, tmp_path: Path) -> N
     with pytest.raises(InputError, match=text) as error:
         raysim.study(config, tmp_path / "study", inline=True)
     assert "trials that have ended" not in str(error.value) and not (tmp_path / "study").exists()
+
+
+def test_draws_of_the_partition_are_made_and_paired(tmp_path: Path) -> None:
+    config = {**deepcopy(SMALL), "partition": {"scheme": "dirichlet-qp", "clients": 6, "label_alpha": 0.3}}
+    config["study"] = {"seeds": [1], "partition_seeds": [4, 5, 6], "folds": 0, "metric": "test_accuracy"}
+    config["data"] = {"dataset": "digits", "test": 0.2}
+    done = raysim.study(config, tmp_path / "study", inline=True)
+    assert len(list((tmp_path / "study" / "populations").glob("*/manifest.json"))) == 3
+    rows = done.trials.to_pylist()
+    assert sorted(row["partition_seed"] for row in rows if row["algorithm"] == "fedavg") == [4, 5, 6]
+    assert len({row["test_accuracy"] for row in rows if row["algorithm"] == "fedavg"}) > 1
+    summary = pq.read_table(tmp_path / "study" / "summary.parquet").to_pylist()
+    assert [row["pairs"] for row in summary] == [None, 3]
+    assert "paired by partition, seed and test fold" in (tmp_path / "study" / "table.md").read_text()
+
+
+@pytest.fixture
+def personal() -> dict[str, Any]:
+    """FedBN and Ditto, searched on their own clients' data."""
+    config = {**deepcopy(SMALL), "partition": {"scheme": "iid", "clients": 4, "local_test": 0.25}}
+    config["model"] = {"name": "mlp", "hidden": [4], "norm": "batch"}
+    config["algorithm"] = [{"name": "fedbn"}, {"name": "ditto"}]
+    grid = {"*": {"local.lr": [0.01, 0.3]}}
+    config["study"] = {"seeds": [1], "metric": "local_accuracy", "tune": {"local_validation": 0.25}, "grid": grid}
+    return config
+
+
+def test_personal_methods_are_searched_on_validation_parts_of_their_clients(
+    personal: dict[str, Any], tmp_path: Path
+) -> None:
+    done = raysim.study(personal, tmp_path / "study", inline=True)
+    whole, part = sorted((tmp_path / "study" / "populations").iterdir(), key=lambda path: len(path.name))
+    assert Population.open(part).sizes.sum() < Population.open(whole).sizes.sum()
+    rows = done.trials.to_pylist()
+    assert len(rows) == sum(done.planned.values()) == 6 and done.select_by == "local_validation_accuracy"
+    for row in rows:
+        config = tomllib.loads((tmp_path / "study" / "trials" / row["trial"] / "config.toml").read_text())
+        is_search = row["stage"] == "search"
+        assert Path(config["data"]["population"]) == (part if is_search else whole).resolve()
+        assert (row["local_validation_accuracy"] is None, row["local_accuracy"] is None) == (not is_search, is_search)
+    for name in ("fedbn", "ditto"):
+        searched = [row for row in rows if row["algorithm"] == name and row["stage"] == "search"]
+        best = max(searched, key=lambda row: float(row["local_validation_accuracy"]))
+        assert done.winners["digits", name] == json.loads(best["point"])
+    before = stamps(tmp_path / "study")
+    raysim.study(personal, tmp_path / "study", inline=True)
+    assert stamps(tmp_path / "study") == before
+
+
+def test_the_search_does_not_see_the_test_parts_of_clients_made_earlier(
+    personal: dict[str, Any], tmp_path: Path
+) -> None:
+    first = raysim.study(personal, tmp_path / "first", inline=True)
+    whole = min((tmp_path / "first" / "populations").iterdir(), key=lambda path: len(path.name))
+    earlier = {key: value for key, value in personal.items() if key != "partition"}
+    earlier["data"] = {"population": str(whole)}
+    earlier["study"] = {**personal["study"], "datasets": {"digits": {}}}
+    done = raysim.study(earlier, tmp_path / "study", inline=True)
+    key = ("algorithm", "point", "stage", "local_validation_accuracy", "local_accuracy")
+    values = [{tuple(row[name] for name in key) for row in each.trials.to_pylist()} for each in (first, done)]
+    assert values[0] == values[1]
+
+
+@pytest.mark.parametrize(
+    ("study", "message"),
+    [
+        (
+            {"tune": {}},
+            "'validation_accuracy'.* or for methods with personal models study.tune.local_validation",
+        ),
+        (
+            {"tune": {}, "select_by": "local_accuracy"},
+            r"test data must not decide; set study.tune.local_validation = 0.2",
+        ),
+        ({"select_by": "local_accuracy"}, "must not decide; set study.tune.local_validation = 0.2"),
+        ({"select_by": "local_validation_speed"}, "must be a column that is measured"),
+        ({"tune": {"local_validation": 1.0}}, "study.tune.local_validation = 1.0: should be less than 1"),
+    ],
+)
+def test_what_test_data_would_decide_is_refused_with_the_way_out(
+    study: dict[str, Any], message: str, personal: dict[str, Any], tmp_path: Path
+) -> None:
+    personal["study"] |= study
+    with pytest.raises(InputError, match=message):
+        raysim.study(personal, tmp_path / "study", inline=True)

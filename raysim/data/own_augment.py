@@ -1,0 +1,71 @@
+"""Augmentation of samples by a user's own function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from raysim.common.errors import InputError
+
+HALF = 24
+"""Bits of a draw, a float32: two draws make a seed."""
+
+Change = Callable[[torch.Tensor, torch.Generator], Any]
+"""Function of a sample, or its label, and the sample's generator."""
+
+
+@dataclass(frozen=True)
+class OwnAugmentation:
+    """Change of each sample by a user's function of the sample, [*shape], and a generator of the sample's draws.
+
+    The generator is one of the CPU. Labels that are images stay, unless the function has an attribute `labels`, a
+    function of a label, [height, width], and an equal generator.
+
+    Args:
+        name: name in the experiment file.
+        function: the function; its result has the sample's shape and type.
+    """
+
+    name: str
+    function: Change = field(repr=False)
+    numbers = 2
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of changed samples, which stays; raise InputError if the function fails on zeros."""
+        try:
+            self(torch.zeros(1, *shape), torch.zeros(1, self.numbers))
+        except InputError:
+            raise
+        except Exception as error:  # A user's own function may raise anything.
+            text = f"{type(error).__name__}: {error}".partition("\n")[0]
+            raise InputError(
+                f"data.augment = {self.name!r}: must take samples of shape {shape}, and raised {text}; correct it"
+            ) from error
+        return shape
+
+    def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        """Return the changed samples; see `algorithms.Augment`."""
+        return self._each(self.function, x, draws)
+
+    def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        """Return labels that are images, changed by the same draws if the function has `labels`."""
+        change: Change | None = getattr(self.function, "labels", None)
+        return y if change is None else self._each(change, y, draws)
+
+    def _each(self, change: Change, values: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        changed, rng = values.clone(), torch.Generator()
+        for place, (high, low) in enumerate((draws.double() * 2**HALF).long().tolist()):
+            found = change(values[place].clone(), rng.manual_seed(high << HALF | low))
+            if not isinstance(found, torch.Tensor) or (found.shape, found.dtype) != (values.shape[1:], values.dtype):
+                wanted = f"{tuple(values.shape[1:])} of {values.dtype}"
+                tensor = isinstance(found, torch.Tensor)
+                given = f"{tuple(found.shape)} of {found.dtype}" if tensor else f"a {type(found).__name__}"
+                raise InputError(
+                    f"data.augment = {self.name!r}: must return a tensor {wanted}, like the given one, and returns "
+                    f"{given}; correct it"
+                )
+            changed[place] = found
+        return changed

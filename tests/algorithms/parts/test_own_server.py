@@ -1,0 +1,98 @@
+"""A server rule of one's own: norms of the changes in every execution, and entries by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms import Algorithm, Compute, Layout, Local, Memory, Packed, Participation, Purpose, fedavg, generator
+from algorithms.core.rows import UpdateRows
+from raysim.fleet.inline import InlineFleet
+from tests.kit.federation import perceptron
+from tests.kit.reference import DATA, mean, sgd, train
+from tests.kit.rounds import simulate
+
+Federation = Callable[..., InlineFleet]
+LOCAL = Local(lr=0.3, batch_size=4, epochs=2)
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class FedExP:
+    """Jhunjhunwala et al., 2023: the step to the mean, extrapolated by the norms of the clients' changes."""
+
+    eps: float = 1e-3
+
+    needs = ("change",)
+
+    def __call__(
+        self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout, updates: UpdateRows
+    ) -> tuple[Packed, Memory]:
+        step = mean.floats - model.floats
+        rate = max(1.0, updates.weights @ updates.column("change") / total / (2 * (step @ step + self.eps)))
+        return Packed(model.floats + rate * step, mean.integers), {"rate": np.array(rate)}
+
+
+def by_hand(eps: float) -> tuple[dict[str, torch.Tensor], list[float]]:
+    """FedExP in a loop of float64; return the model and the rates."""
+    x, rates = perceptron().double(), []
+    sizes = np.array([len(y) for _, y in DATA])
+    for number in range(1, ROUNDS + 1):
+        then = {name: p.detach().clone() for name, p in x.named_parameters()}
+        models, squares = [], []
+        for client, data in enumerate(DATA):
+            model = perceptron().double()
+            model.load_state_dict(then)
+            batches = list(LOCAL.passes(len(data[1]), generator(0, Purpose.BATCHES, number, client)))
+            train(model, data, batches, sgd(LOCAL.lr))
+            models.append(model)
+            squares.append(sum(float((p.detach() - then[n]).square().sum()) for n, p in model.named_parameters()))
+        whole = mean(models, sizes.tolist())
+        norm = sum(float((whole[name] - then[name]).square().sum()) for name in then)
+        rates.append(max(1.0, float(sizes @ squares / sizes.sum()) / (2 * (norm + eps))))
+        x.load_state_dict({name: then[name] + rates[-1] * (whole[name] - then[name]) for name in then})
+    return x.state_dict(), rates
+
+
+@pytest.mark.parametrize("execution", ["sequential", "vectorised", "fused"])
+def test_fedexp_of_one_s_own_equals_a_loop_in_float64(execution: Any, federation: Federation) -> None:
+    compute, eps = Compute(execution, precision="fp64"), 1e-6
+    algorithm = replace(fedavg(Participation(), replace(LOCAL, compute=compute)), server=FedExP(eps))
+    module = perceptron().double()
+    fleet = federation(DATA, module, algorithm.sharing, block=3, lanes=3, compute=compute)
+    state = simulate(algorithm, fleet, module, ROUNDS)
+    values, rates = by_hand(eps)
+    for name, value in fleet.layouts.shared.unpack(state.model).items():
+        np.testing.assert_allclose(value, values[name].numpy(), rtol=0, atol=1e-9)
+    assert state.of("server")["rate"] == pytest.approx(rates[-1], rel=1e-9) and max(rates) > 1.05
+
+
+@dataclass(frozen=True)
+class StillLastLayer:
+    """The mean, but the last layer stays."""
+
+    def __call__(
+        self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout
+    ) -> tuple[Packed, Memory]:
+        following = mean.copy()
+        old, new = layout.unpack(model), layout.unpack(following)
+        new["2.weight"][:], new["2.bias"][:] = old["2.weight"], old["2.bias"]
+        return following, memory
+
+
+def test_a_rule_reads_and_writes_entries_by_name(federation: Federation) -> None:
+    plain, start = fedavg(Participation(), LOCAL), perceptron().state_dict()
+
+    def entries(algorithm: Algorithm) -> dict[str, Any]:
+        fleet = federation(DATA, perceptron(), algorithm.sharing)
+        return fleet.layouts.shared.unpack(simulate(algorithm, fleet, perceptron(), 1).model)
+
+    moved, still = entries(plain), entries(replace(plain, server=StillLastLayer()))
+    for name, value in start.items():
+        np.testing.assert_array_equal(still[name], value.numpy() if name.startswith("2.") else moved[name])
+    assert np.abs(moved["2.weight"] - start["2.weight"].numpy()).max() > 0
