@@ -70,7 +70,7 @@ def test_the_end_of_a_text_is_the_tokenizers(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("tokenizer", "message"),
     [
-        (Tokenizer(columns=("txt",)), "unknown column 'txt' of data.text.column: must be one of text, label"),
+        (Tokenizer(columns=("txt",)), r"unknown column 'txt' of data.text.column: did you mean 'text'\?"),
         (Tokenizer(columns=("label",)), "column 'label' of data.text.column is int64: must hold text"),
         (Tokenizer("./nowhere"), "data.text.tokenizer = './nowhere' cannot be loaded"),
         (Tokenizer("./nowhere.json"), "data.text.tokenizer = './nowhere.json' cannot be loaded"),
