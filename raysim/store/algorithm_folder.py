@@ -166,8 +166,13 @@ class AlgorithmFolder:
 
         Args:
             clients: ids in ascending order, int64 [n].
+
+        Raises:
+            DamagedError: a journal is not as it was written.
         """
         self._background.close()
+        self._metrics.check()
+        self._updates.check()
         return participation(self.path, clients, OUTCOME in self._rows)
 
     @property

@@ -84,6 +84,12 @@ class Journal:
         """Wait until the appended rows would survive a power failure."""
         os.fsync(self._file)
 
+    def check(self) -> None:
+        """Raise DamagedError if the journal is not as it was written."""
+        whole = self._path.is_file() and self._path.stat().st_size == self.mark.length
+        if not whole or not self.mark.holds(self._path):
+            raise DamagedError(f"{self._path} is damaged: its rows are not those that were written")
+
     def finish(self) -> None:
         """Write all rows to `NAME.parquet` beside the journal.
 
