@@ -161,7 +161,8 @@ def _of_table(path: Path, label: str | None) -> Facts:
     others = [name for name in fields if name != label]
     classes, two = _classes(source, label)
     facts = {each.name: each for each in facts_of(source) if each.name != label}
-    owner = next((n for n in others if OWNER.fullmatch(n) and is_label(fields[n]) and not facts[n].missing), "")
+    owners = (n for n in others if OWNER.fullmatch(n) and is_label(fields[n]))
+    owner = next((n for n in owners if facts[n].repeats and not facts[n].missing), "")
     split = next((name for name, each in facts.items() if each.is_split and owner), "")
     features = [each for name, each in facts.items() if name not in (owner, split)]
     texts = [each.name for each in features if each.is_text]

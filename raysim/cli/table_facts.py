@@ -31,6 +31,7 @@ class ColumnFacts:
         missing: missing values among them.
         values: different values, up to `MOST_DISTINCT`.
         dates: whether all known values are dates.
+        counted: rows whose values were counted.
     """
 
     name: str
@@ -39,6 +40,12 @@ class ColumnFacts:
     missing: int = 0
     values: set[object] = field(default_factory=set)
     dates: bool = True
+    counted: int = 0
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a value has two rows or more, on average; a number of the row has one."""
+        return self.counted >= 2 * len(self.values)
 
     def add(self, column: pa.Array) -> None:
         """Take in more rows."""
@@ -47,6 +54,7 @@ class ColumnFacts:
         if self.is_text or pa.types.is_integer(self.kind):
             if len(self.values) <= MOST_DISTINCT:
                 self.values.update(pc.unique(known_values(column)).drop_null().to_pylist())
+                self.counted += len(column)
             self.dates = self.dates and self.is_text and not wrong_date(column)
 
     @property

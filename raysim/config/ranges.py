@@ -89,7 +89,9 @@ _ENDS = (Ge, Gt, Le, Lt)
 
 
 def true_range(kind: type, static: Range, tests: Sequence[Accepts]) -> Range | None:
-    """Return the range of the numbers that every test accepts, tests apart that accept no number.
+    """Return the range of the numbers that every test accepts.
+
+    Tests that accept no number, or only one where others accept more, do not count: their other keys exclude the key.
 
     Args:
         kind: int or float.
@@ -102,6 +104,7 @@ def true_range(kind: type, static: Range, tests: Sequence[Accepts]) -> Range | N
     found = [each for test in tests if (each := _accepted(kind, static, test)) is not None]
     if not found:
         return None
+    found = [each for each in found if each.least < each.most] or found
     lowest = max(found, key=lambda each: (each.least, each.above))
     highest = min(found, key=lambda each: (each.most, not each.below))
     return Range(lowest.least, highest.most, lowest.above, highest.below)

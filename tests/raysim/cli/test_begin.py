@@ -84,6 +84,14 @@ def test_an_experiment_on_a_real_table_names_every_column_and_runs(folder: Path)
     assert raysim("run", "real.toml", "--inline", "--out", "run", "--set", "rounds=1").exit_code == 0
 
 
+def test_a_number_of_the_row_owns_no_row(folder: Path) -> None:
+    random = np.random.default_rng(1)
+    table = {"patient": np.arange(60), "age": random.normal(size=60), "ward": np.arange(60) % 3, "sick": [0, 1] * 30}
+    pyarrow.csv.write_csv(pa.table(table), "patients.csv")
+    assert raysim("init", "patients.csv", "p.toml", "--label", "sick").exit_code == 0
+    assert tomllib.loads((folder / "p.toml").read_text())["partition"] == {"scheme": "natural", "column": "ward"}
+
+
 def test_a_table_of_categories_alone_is_no_text(folder: Path) -> None:
     random = np.random.default_rng(1)
     table = {name: random.choice(["x", "y"], 60) for name in ("cap", "gill", "class")}

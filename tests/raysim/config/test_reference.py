@@ -60,9 +60,19 @@ def check(key: Key, kind: str, known: Range, wrap: Callable[[Any], Any], draw: r
     number: Callable[[float], Any] = int if kind == "integer" else float
     able = [test for test in key.construction.tests(key.name) if test(wrap(number(inside)))]
     assert able, f"{key.path} = {wrap(number(inside))} is refused, and its range is {known}"
-    for value in {number(each) for each in drawn(known, draw)}:
+    values = {number(each) for each in drawn(known, draw)}
+    others = [value for value in values if known.holds(value) and value != number(inside)]
+    # A companion that allows one number alone excludes the key: momentum beside Adam.
+    able = [test for test in able if any(test(wrap(value)) for value in others)] or able
+    for value in values:
         is_taken = all(test(wrap(value)) for test in able)
         assert is_taken == known.holds(value), f"{key.path} = {wrap(value)}, and its range is {known}"
+
+
+def test_a_companion_that_excludes_a_key_sets_no_bound() -> None:
+    ranges = {key.path: key.kind for group in GROUPS for key in group.keys}
+    assert ranges["local.momentum"] == "number ≥ 0, < 1"
+    assert ranges["algorithm.over"] == "number ≥ 1, ≤ 10^12"
 
 
 def test_the_keys_that_are_checked_only_with_others_are_few() -> None:
