@@ -53,7 +53,8 @@ def ifca(participation: Participation, local: Local, server: Server = Assign(), 
 
     Deviations: the paper draws k initial models; here the second and later ones are the first with the values of each
     parameter permuted, which keeps the distribution of the initialisation. Models are weighted by samples, the paper's
-    equally. A model that no client chooses stays as it is. The final layers may not be shared among the clusters.
+    equally. A model that no client chooses stays as it is. The paper's variant in which clusters share
+    layers is left out.
     """
     whole = isinstance(clusters, int) and clusters >= 2
     require(whole, "algorithm.clusters", clusters, "a whole number >= 2", "set it to 2, or use fedavg")

@@ -68,7 +68,8 @@ class EachClient:
         """Score the clients; return a row for each.
 
         A client with personal state is scored with its own model, everybody else as in an evaluation. A training part
-        is scored if its client took part in the run, so that the pass costs less than the training did.
+        is scored if its client took part in the run, so that a short run on many clients does not pass all of them; if
+        no client did, as in centralised training, all are scored.
 
         Args:
             state: state of the written model.

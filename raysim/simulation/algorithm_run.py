@@ -94,11 +94,12 @@ def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
             files.stop(ending)
             raise
         summary = summary_of(result, experiment.evaluate.target, run.fingerprint)
-        scored = state, workers.algorithm, fleet, run.plan.targets, files.accounts(workers.census.clients)
-        with workers.keyed(Purpose.OWN_RECORD, state.round):
-            if workers.devices is not None:
-                summary["kinds"] = by_kind(*scored)
-            clients = None if run.plan.clients is None else run.plan.clients.table(*scored, plan.of_clients)
+        clients = None
+        if workers.devices is not None or run.plan.clients is not None:
+            scored = state, workers.algorithm, fleet, run.plan.targets, files.accounts(workers.census.clients)
+            with workers.keyed(Purpose.OWN_RECORD, state.round):
+                summary |= {} if workers.devices is None else {"kinds": by_kind(*scored)}
+                clients = run.plan.clients and run.plan.clients.table(*scored, plan.of_clients)
         summary["machine_traffic"] = traffic = fleet.by_node()
         for node, sums in traffic.items():
             LOG.info("%s: node %s: %d bytes in, %d bytes out", name, node, sums["bytes_in"], sums["bytes_out"])

@@ -69,9 +69,8 @@ def run_python(block: CodeBlock, scope: dict[str, Any]) -> None:
 
 
 def check_output(block: CodeBlock, scope: dict[str, Any]) -> None:
-    """A block of text is what the Python block before it prints; a command's table is a picture of it."""
-    if "printed" in scope:
-        assert scope.pop("printed") == block.text
+    """A block of text is what the Python block before it prints."""
+    assert scope.pop("printed") == block.text
 
 
 def run_shell(block: CodeBlock, scope: dict[str, Any]) -> None:

@@ -91,6 +91,11 @@ def test_every_method_is_in_the_lists_of_a_readme(page: str, row: str, others: s
     assert rows and {normal(name) for name in ALGORITHMS} - named == {normal(name) for name in others}
 
 
+def test_the_readme_counts_what_there_is() -> None:
+    page = text_of(ROOT / "README.md")
+    assert f"{len(DATASETS)} sets by name" in page and f"{len(SCHEMES)} schemes" in page
+
+
 @pytest.mark.parametrize("part", ["experiment", "study", "models", "schemes"])
 def test_every_key_has_a_meaning(part: str, generate: ModuleType) -> None:
     rows = [line for line in generate.PARTS[part]().splitlines() if line.startswith("| `")]

@@ -40,7 +40,7 @@ UNCOVERED = (
     Uncovered("rows of training clients in a test set"),
     Uncovered("last digits of evaluations on held-out clients, which depend on the order of their rows"),
     Uncovered("the shape of the model, set by the classes, columns and vocabulary of all data"),
-    Uncovered("the data of clients", files=("population/*", "devices.parquet")),
+    Uncovered("the data of clients", files=("population/*", "devices-*.arrow", "columns.json")),
     Uncovered(
         "the log, the report, summaries and loggers, which repeat these",
         files=("run.log", "report.html", "*/summary.json", "watch/*"),
