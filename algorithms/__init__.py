@@ -34,6 +34,7 @@ from algorithms.fedprox import fedprox
 from algorithms.fedrep import fedrep
 from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
+from algorithms.hierfavg import Edges, hierfavg
 from algorithms.ifca import ifca
 from algorithms.lgfedavg import lg_fedavg
 from algorithms.moon import moon
@@ -118,6 +119,7 @@ __all__ = [
     "Downlink",
     "Drawn",
     "DrawnDevices",
+    "Edges",
     "Entry",
     "Equal",
     "Fleet",
@@ -212,6 +214,7 @@ __all__ = [
     "fixbn",
     "freeze",
     "generator",
+    "hierfavg",
     "ifca",
     "lanes_of",
     "lg_fedavg",

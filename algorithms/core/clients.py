@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
@@ -28,6 +28,7 @@ class Census:
         joins: first round of each client, int64 [K]; None if all clients are there from the first round.
         sites: site of each client, int64 [K]; None if the population has no sites.
         devices: devices of the clients in virtual time; None if that is not simulated.
+        facts: further columns of the clients that options read, by name, int64 [K] each; see `Option.reads`.
     """
 
     clients: NDArray[np.int64]
@@ -35,6 +36,7 @@ class Census:
     joins: NDArray[np.int64] | None = None
     sites: NDArray[np.int64] | None = None
     devices: Devices | None = None
+    facts: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
     def joined(self, round_number: int) -> NDArray[np.int64]:
         """Return the clients that have joined by a round, in ascending order."""

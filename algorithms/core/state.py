@@ -17,6 +17,9 @@ from algorithms.core.report import RoundReport
 CLUSTERS = "clusters"
 """Name of the memory of several global models: `models`, `servers` (the memory of each one's rule), and `chosen`."""
 
+EDGES = "edges"
+"""Name of the memory of edges; see `algorithms.rounds.edges`."""
+
 
 @dataclass(frozen=True)
 class TravellingModel:
@@ -40,7 +43,8 @@ class State:
     Args:
         seed: seed of the run.
         round: rounds done.
-        model: shared entries of the global model after the last aggregation.
+        model: shared entries of the global model after the last aggregation; between two aggregations of the cloud the
+            mean of the edges' models.
         initial: personal entries of the initial model.
         average: mean of the personal entries of the last aggregated cohort; `initial` before the first aggregation, and
             if an option adds noise to the aggregate.
@@ -67,6 +71,11 @@ class State:
     def travelling_models(self) -> tuple[TravellingModel, ...]:
         """Models between two aggregations; empty after an aggregation."""
         return tuple(self.of("redistribution").get("models", ()))
+
+    @property
+    def between_aggregations(self) -> bool:
+        """Whether there are models that the next aggregation makes one: travelling ones, or those of edges."""
+        return bool(self.travelling_models) or "models" in self.of(EDGES)
 
     @property
     def models(self) -> tuple[Packed, ...]:

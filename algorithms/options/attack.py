@@ -20,6 +20,7 @@ from algorithms.parts.option import Conflict, Draft, Option, Updates
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
 
+    from algorithms.core.clients import Census
     from algorithms.parts.trained import Trained
     from algorithms.training.work import Work
 
@@ -125,8 +126,8 @@ class Attack(Option):
         """Return the attackers of a run if they collude; see `attackers`."""
         return self.attackers(clients, seed) if self.colludes else clients[:0]
 
-    def client_columns(self, clients: NDArray[np.int64], seed: int) -> Mapping[str, NDArray[np.bool_]]:
-        return {"attacker": np.isin(clients, self.attackers(clients, seed))}
+    def client_columns(self, census: Census, seed: int) -> Mapping[str, NDArray[np.bool_]]:
+        return {"attacker": np.isin(census.clients, self.attackers(census.clients, seed))}
 
     def excluded(self, clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
         return self.attackers(clients, seed)

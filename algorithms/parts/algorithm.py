@@ -47,7 +47,7 @@ class Algorithm:
         options: departures from the plain round, in every phase; see `algorithms.parts.option`.
         until: rule that ends this phase; None for the only or last phase. See `phases`.
         then: next phase.
-        own_round: function that replaces the engine's round; None for the engine's.
+        own_round: function that replaces the engine's round; None for that of an option, or the engine's.
 
     Raises:
         InputError: the parts contradict each other.
@@ -65,6 +65,9 @@ class Algorithm:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", ordered(self.options))
+        carrying = next((option.own_round for option in self.options if option.own_round is not None), None)
+        if carrying is not None and self.own_round is None:
+            object.__setattr__(self, "own_round", carrying)
         # Each client stores its method's values, its position in the order of its batches, and what it has not sent.
         beside = [slot for option in self.options for slot in names_of(option, "slots")]
         batches = ("batches",) if self.local.batches else ()

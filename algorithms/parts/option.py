@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
     from torch import nn
 
+    from algorithms.core.clients import Census
     from algorithms.core.devices import Devices
     from algorithms.core.fleet import Fleet, Reference
     from algorithms.core.layout import Packed
@@ -38,7 +39,7 @@ OptionKind = TypeVar("OptionKind", bound="Option")
 
 ORDER = (
     *("devices", "joins", "newcomer", "importance", "virtual-time", "oort", "own-selection", "candidates"),
-    *("attack", "uplink", "privacy", "aggregate", "downlink", "dl", "common-step", "bn"),
+    *("attack", "uplink", "privacy", "aggregate", "downlink", "dl", "common-step", "bn", "edges"),
 )
 """Names of the options in the order of their hooks, which is part of every result; other options come last."""
 
@@ -132,6 +133,9 @@ class Option:
     in_own_rounds: ClassVar[bool] = False
     """Whether rounds of an algorithm's own carry it out too, such as arrivals; otherwise it is refused there."""
 
+    own_round: ClassVar[Any] = None
+    """Round function that carries it out, a `RoundFunction`; None if the engine's rounds do."""
+
     columns: ClassVar[tuple[str, ...]] = ()
     """Names of the measures that it adds to a round's report, and so to `metrics.parquet`."""
 
@@ -149,9 +153,14 @@ class Option:
         """
         return {self.name: self.setting or f"option {self}"}
 
-    def client_columns(self, clients: NDArray[np.int64], seed: int) -> Mapping[str, NDArray[Any]]:
+    def client_columns(self, census: Census, seed: int) -> Mapping[str, NDArray[Any]]:
         """Return facts of the training clients by the column of `updates.parquet` that has them, [K] each."""
         return {}
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns of the clients that it finds in `Census.facts`: "domain", or "label", the most frequent class."""
+        return ()
 
     def excluded(self, clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
         """Return the training clients whose own test parts are not evaluated, if the option is of the experiment."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,12 @@ from algorithms.core.fleet import Block, Fleet, Function, Output, map_joined
 from algorithms.core.keys import Purpose, generator
 from algorithms.core.layout import Packed
 from algorithms.core.layouts import Layouts
-from algorithms.core.rows import UpdateRows
 from algorithms.core.state import CLUSTERS, State
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.cohort import Training, blocks_of, client_updates
+from algorithms.parts.cohort import blocks_of
 from algorithms.parts.option import Draft, Received
 from algorithms.rounds.round import PendingRound, aggregate
+from algorithms.rounds.several import Groups, grouped, joined
 from algorithms.training.loss import Loss
 from algorithms.training.losses import batch_losses
 from algorithms.training.worker import Worker
@@ -90,16 +89,14 @@ def start_clustered(state: State, algorithm: Algorithm, fleet: Fleet, clusters: 
     state = state if len(state.models) > 1 else _beginning(state, fleet, clusters)
     draft = Draft.of(state, algorithm, fleet).attended()
     choices = choices_of(draft.drawn, blocks_of(draft, draft.drawn), state, algorithm.local.loss, fleet)
-    parts = [
-        replace(draft, state=replace(state, model=model), cohort=draft.drawn[choices == number])
-        for number, model in enumerate(state.models)
-    ]
-    trainings = [Training(part, part.wrapped(client_updates(part)), blocks_of(part, part.drawn)) for part in parts]
+    parts = grouped(draft, state.models, choices)
+    groups = Groups(parts)
 
     def finish() -> State:
-        received = [part.reduced(each.received()) for part, each in zip(parts, trainings, strict=True)]
-        others = (clusters - 1) * algorithm.model_bytes(fleet.layouts)
-        return draft.published(_joined(received, others), _served(draft, parts, received, choices))
+        received = groups.received()
+        whole, others = joined(received), (clusters - 1) * algorithm.model_bytes(fleet.layouts)
+        whole = replace(whole, up=whole.up + CHOICE_BYTES, down=whole.down + others)
+        return draft.published(whole, _served(draft, parts, received, choices))
 
     return PendingRound(finish)
 
@@ -158,33 +155,3 @@ def _served(draft: Draft, parts: Sequence[Draft], received: Sequence[Received], 
     chosen[np.searchsorted(draft.fleet.census.clients, draft.drawn)] = choices
     after = replace(draft.state, round=draft.number, model=models[0])
     return after.keeping(CLUSTERS, {"models": models, "servers": servers, "chosen": chosen})
-
-
-def _joined(received: Sequence[Received], others: int) -> Received:
-    """Return what all models received as one, in client-id order.
-
-    Args:
-        received: what each model received.
-        others: bytes of the models that a client receives beside its own.
-    """
-    firsts = np.cumsum([0, *(len(each.machine) for each in received[:-1])]).tolist()
-    facts = [
-        (first + number, fact)
-        for first, each in zip(firsts, received, strict=True)
-        for number, fact in each.machine.items()
-    ]
-    rows = UpdateRows.joined([each.rows for each in received])
-    order = np.argsort(rows.clients)
-    return replace(
-        received[0],
-        rows=rows.ordered(order),
-        blocks=np.concatenate([each.blocks + first for first, each in zip(firsts, received, strict=True)])[order],
-        machine=dict(facts),
-        up=np.concatenate([each.up for each in received])[order] + CHOICE_BYTES,
-        down=np.concatenate([each.down for each in received])[order] + others,
-        beside=reduce(_plus, (each.beside for each in received)),
-    )
-
-
-def _plus(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {name: value.plus(other[name]) if name in other else value for name, value in {**other, **one}.items()}

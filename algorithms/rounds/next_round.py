@@ -79,6 +79,6 @@ def _switched(state: State, rows: UpdateRows, until: Rule) -> State:
     pairs = zip(rows.clients.tolist(), rows.reports(), rows.trained, strict=True)
     reports = {client: report for client, report, trained in pairs if trained}
     ended, memory = until(state.round, state.rounds, reports, state.of("until"))
-    if ended and not state.travelling_models:
+    if ended and not state.between_aggregations:
         return replace(state, phase=state.phase + 1).keeping("until", {})
     return state.keeping("until", memory)

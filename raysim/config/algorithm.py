@@ -22,6 +22,7 @@ from algorithms.training.own_update import OwnUpdate
 from raysim.common.errors import InputError, MistakesError, each_error, every, one_input_error
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, known, part, table_of
+from raysim.config.edges import EdgesTable
 from raysim.config.model import ModelTable, model_of
 from raysim.config.options import OptionTable, Tell, option_tables, options_of
 from raysim.config.privacy import PrivacyTable
@@ -96,6 +97,8 @@ class AlgorithmTable(ConfigTable):
     """Way of a client's change to the server; takes precedence over the common `[uplink]`."""
     downlink: DownlinkTable | None = None
     """Way of the global model's change to the clients; takes precedence over the common `[downlink]`."""
+    edges: EdgesTable | None = None
+    """Edge servers between the clients and the cloud; takes precedence over the common `[edges]`."""
     privacy: PrivacyTable | None = None
     """Differential privacy of users; takes precedence over the common `[privacy]`."""
     model: ModelTable | None = None

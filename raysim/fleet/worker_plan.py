@@ -43,6 +43,7 @@ from raysim.common.errors import InputError, unknown
 from raysim.data.labels import LabelReader
 from raysim.data.shards import Shards, Sites
 from raysim.data.standardise import Standardisation
+from raysim.fleet.client_facts import client_facts_of
 from raysim.fleet.out_of_memory import models_fit
 from raysim.models.build import build
 from raysim.models.module_checks import check_own_module
@@ -322,14 +323,15 @@ class WorkerPlan:
         """Training clients of the population.
 
         Raises:
-            InputError: `joins` names no training client.
+            InputError: `joins` names no training client, or an option reads a column that is not there.
         """
         population = Population.open(self.population, self.fold, self.validation, sites=self.here)
         samples = population.sizes - population.test_sizes
         clients = population.train_clients
         sites = self.sites
         numbers = None if sites is None else sites.numbers[clients]
-        return Census(clients, samples[clients], joining(population, self.joins), numbers, self.devices)
+        facts = client_facts_of(population, {name for option in self.algorithm.folded for name in option.reads})
+        return Census(clients, samples[clients], joining(population, self.joins), numbers, self.devices, facts)
 
     @cached_property
     def sites(self) -> Sites | None:

@@ -20,11 +20,14 @@ Strokes = Mapping[str, Stroke]
 BYTES = {
     "Protocol bytes up": "bytes_up",
     "Protocol bytes down": "bytes_down",
+    "Bytes up to the cloud": "cloud_bytes_up",
+    "Bytes down from the cloud": "cloud_bytes_down",
     "Bytes held by the driver": "machine_bytes_driver",
 }
 
 COSTS = {
     "bytes_up": ("bytes that clients sent", "Bytes that clients sent, log10"),
+    "cloud_bytes_up": ("bytes that edges sent to the cloud", "Bytes that edges sent to the cloud, log10"),
     "simulated_seconds": ("virtual time", "Virtual seconds"),
 }
 """Costs that a metric is shown by: column, words, and label of the axis."""
@@ -127,7 +130,7 @@ def _spent(results: Outputs, name: str, cost: str) -> dict[str, Curve]:
         if name in each.measured:
             spent = np.cumsum(np.nan_to_num(each.column(cost)))
             # Compressed runs lie orders of magnitude below the others.
-            shown = np.log10(spent[spent > 0]) if cost == "bytes_up" else spent[spent > 0]
+            shown = np.log10(spent[spent > 0]) if "bytes" in cost else spent[spent > 0]
             curves[each.label] = Curve(shown, each.column(name)[spent > 0])
     return curves
 

@@ -9,6 +9,7 @@ from raysim.report import commands, curves, each_client, tables
 from raysim.report.clients import describe
 from raysim.report.compare import differences
 from raysim.report.read import RunOutput, read_runs
+from raysim.report.structure import structure
 from raysim.report.templates import save, template
 from raysim.report.words import used_terms
 from raysim.store.mirror import local_folders
@@ -47,6 +48,7 @@ def render(runs: Sequence[RunOutput]) -> str:
         "by_costs": list(curves.by_costs(results, strokes)),
         "measures": list(curves.measures(results, strokes)),
         "training": list(curves.training(results, strokes)),
+        "structure": list(structure(results, strokes)),
         "stages": curves.breakdown(results),
         "commands": commands.breakdown(runs),
     }

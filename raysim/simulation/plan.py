@@ -169,7 +169,7 @@ def _resolved(
     workers, evaluate = workers.resolved(), experiment.evaluate
     algorithm, layouts, census = workers.algorithm, workers.layouts, workers.census
     with workers.keyed(Purpose.OWN_RECORD):
-        of_clients = client_facts(algorithm.folded, census.clients, experiment.seed)
+        of_clients = client_facts(algorithm.folded, census, experiment.seed)
     check_virtual_time(algorithm, workers.devices)
     check_updates(algorithm, census, workers.lanes or 1)
     check_measures(evaluate.measures, targets, evaluate.interval(0), algorithm, layouts)

@@ -15,7 +15,7 @@ from pyarrow.compute import index_in
 from safetensors.numpy import save
 from torch import Tensor
 
-from algorithms import Layouts, Option, PersonalStore, State
+from algorithms import Census, Layouts, Option, PersonalStore, State
 from algorithms.core.report import DroppedUpdates, RoundReport
 from algorithms.core.returned import Returned, encodes
 from algorithms.training.reports import own_numbers
@@ -314,28 +314,28 @@ def _dropped_rows(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def client_facts(options: Iterable[Option], clients: np.ndarray, seed: int) -> pa.RecordBatch:
+def client_facts(options: Iterable[Option], census: Census, seed: int) -> pa.RecordBatch:
     """Return the ids of the training clients, `client`, and the columns about them of some options.
 
     Args:
         options: options of an algorithm.
-        clients: ids of the training clients.
+        census: training clients.
         seed: seed of the run.
 
     Raises:
         InputError: a column has the name of another, or no value for each client.
     """
     taken = {*UPDATES.names, REPORTED.name, OUTCOME.name, *TAKEN}
-    facts = {"client": pa.array(clients)}
+    facts = {"client": pa.array(census.clients)}
     for option in options:
         own = Returned(f"option {option}: `client_columns`")
-        given = option.client_columns(clients, seed)
+        given = option.client_columns(census, seed)
         if not isinstance(given, Mapping):
             raise own.fault(f"return arrays by name, and returns a {type(given).__name__}")
         for name, values in given.items():
             if not encodes(name) or name in taken or name.startswith(SCORES):
                 raise own.fault(f"return new names as texts, and {name!a} is another column or no text")
-            facts[name] = _fact(own, name, values, len(clients))
+            facts[name] = _fact(own, name, values, len(census.clients))
             taken.add(name)
     return pa.RecordBatch.from_pydict(facts)
 

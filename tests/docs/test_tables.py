@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import algorithms
-from algorithms import Option
+from algorithms import Census, Option
 from algorithms.names import ALGORITHMS
 from partitioning import SCHEMES
 from raysim.data.catalogue import DATASETS
@@ -68,7 +68,7 @@ def test_every_column_is_described() -> None:
     for option in OPTIONS:
         columns += option.columns
         if option.client_columns is not Option.client_columns:
-            columns += option().client_columns(np.arange(2), 0)
+            columns += option().client_columns(Census(np.arange(2), np.ones(2, np.int64)), 0)
     assert {"epsilon", "attacker"} < set(columns)
     assert [column for column in columns if f"`{column}`" not in pages] == []
 

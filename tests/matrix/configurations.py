@@ -26,6 +26,7 @@ ITS_OWN: dict[str, dict[str, Any]] = {
     "centralized": {"fraction": 1.0},
     "fedbs": {"patience": 1},
     "fixbn": {"fix_after": 2},
+    "hierfavg": {"edges": {"number": 3, "cloud_every": 2}},
 }
 """What an algorithm is given besides its name."""
 
@@ -188,6 +189,8 @@ def _options() -> dict[str, dict[str, Any]]:
             "ifca",
             {"local": {"lr": 0.1, "batch_size": 16, "loss": "matrix_code:contrastive", "execution": "vectorised"}},
         ),
+        "spread edges": experiment("fedprox", edges={"number": 3, "by": "spread", "cloud_every": 4}),
+        "edges by label": experiment("hierfavg", edges={"number": 4, "by": "label", "cloud_every": 3}),
         "domains": experiment("fedbn", {"fleet": {"block": "auto"}}),
     }
 
@@ -269,6 +272,15 @@ def _pairs() -> dict[str, dict[str, Any]]:
         "twins of static-bn": experiment("static-bn", TWINS),
         "twins of centralized": experiment("centralized", {**TWINS, "model": NORMED}),
         "twins of augmented clients": experiment(tables={**TWINS, "data": AUGMENTED}),
+        "edges with devices": experiment(
+            "fedadam", PHONES, edges={"number": 2, "cloud_every": 3, "up": 1e4, "latency": 5.0}
+        ),
+        "edges and fedbn": experiment("fedbn", joins={"1": 2, "4": 4}, edges={"number": 3, "cloud_every": 2}),
+        "edges and fixbn": experiment("fixbn", active=0.5, edges={"number": 3, "cloud_every": 3}),
+        "edges compressed": experiment(
+            "fedavgm", uplink={"chain": TOP_K, "feedback": True}, edges={"number": 3, "cloud_every": 2}
+        ),
+        "edges and scaffold": experiment("scaffold", edges={"number": 2, "cloud_every": 2}),
         "low-rank mlp": experiment(tables=LOW_RANK, fraction=None, cohort=20),
         "low-rank radfed": experiment("radfed", LOW_RANK, fraction=None, cohort=20),
     }
@@ -297,6 +309,8 @@ ON_ACTORS = (
     "real table",
     "apfl",
     "ifca",
+    "hierfavg tuned",
+    "edges and fedbn",
     "fedasync of vanishing clients",
     "fedbuff with devices",
     "oort with stale updates",
@@ -317,5 +331,5 @@ ON_ACTORS = (
 )
 """Configurations on actors in the default suite: each way in which the driver and actors share the work."""
 
-KILLED = ("fedbn tuned", "fedbuff at night", "feedback and downlink")
+KILLED = ("edges compressed", "fedbn tuned", "fedbuff at night", "feedback and downlink")
 """Configurations that are killed in the default suite: with personal state, updates under way, and options' memory."""

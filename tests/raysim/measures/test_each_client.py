@@ -110,7 +110,7 @@ from algorithms import Assign, Option, fedavg
 
 @dataclass(frozen=True)
 class Wards(Option):
-    def client_columns(self, clients, seed): return {"wards": [[1, 2]] * len(clients), "north": ["n", "s"] * 4}
+    def client_columns(self, census, seed): return {"wards": [[1, 2]] * len(census.clients), "north": ["n", "s"] * 4}
 
 
 def warded(participation, local, server=Assign()): return fedavg(participation, local, server).having(Wards())

@@ -95,8 +95,8 @@ class Weights:
 class Lots(Option):
     name = "lots"
 
-    def client_columns(self, clients, seed):
-        return {{"lot": [draw() for _ in clients]}}
+    def client_columns(self, census, seed):
+        return {{"lot": [draw() for _ in census.clients]}}
 
 
 def algorithm(participation, local, server=Assign()):

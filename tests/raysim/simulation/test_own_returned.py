@@ -185,7 +185,7 @@ def overweight(participation, local, server=Assign()):
 @dataclass(frozen=True)
 class Knows(Option):
     facts: object
-    def client_columns(self, clients, seed): return self.facts
+    def client_columns(self, census, seed): return self.facts
 
 
 def knowing(facts):

@@ -1,0 +1,75 @@
+"""Rounds whose clients begin with several models: each group of the cohort trains one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.core.layout import Packed
+from algorithms.core.rows import UpdateRows
+from algorithms.core.sums import Sum
+from algorithms.parts.cohort import Training, blocks_of, client_updates
+from algorithms.parts.option import Draft, Received
+
+
+def grouped(draft: Draft, models: Sequence[Packed], numbers: NDArray[np.int64]) -> list[Draft]:
+    """Return the draft of each model's group.
+
+    Args:
+        draft: the round, with its cohort.
+        models: models that the groups begin with.
+        numbers: number of each client's model, int64 [m].
+    """
+    return [
+        replace(draft, state=replace(draft.state, model=model), cohort=draft.drawn[numbers == number])
+        for number, model in enumerate(models)
+    ]
+
+
+class Groups:
+    """Client updates of the groups of a cohort, under way side by side.
+
+    Args:
+        parts: draft of each group.
+    """
+
+    def __init__(self, parts: Sequence[Draft]) -> None:
+        self._parts = parts
+        self._trainings = [
+            Training(part, part.wrapped(client_updates(part)), blocks_of(part, part.drawn)) for part in parts
+        ]
+
+    def received(self) -> list[Received]:
+        """Wait for the client updates; return what the server receives of each group."""
+        return [part.reduced(each.received()) for part, each in zip(self._parts, self._trainings, strict=True)]
+
+
+def joined(received: Sequence[Received]) -> Received:
+    """Return what the server receives of all groups as one, in client-id order; the models are the first group's."""
+    firsts = np.cumsum([0, *(len(each.machine) for each in received[:-1])]).tolist()
+    facts = [
+        (first + number, fact)
+        for first, each in zip(firsts, received, strict=True)
+        for number, fact in each.machine.items()
+    ]
+    rows = UpdateRows.joined([each.rows for each in received])
+    order = np.argsort(rows.clients)
+    return replace(
+        received[0],
+        rows=rows.ordered(order),
+        personal=reduce(Sum.plus, (each.personal for each in received)),
+        blocks=np.concatenate([each.blocks + first for first, each in zip(firsts, received, strict=True)])[order],
+        machine=dict(facts),
+        up=np.concatenate([each.up for each in received])[order],
+        down=np.concatenate([each.down for each in received])[order],
+        beside=reduce(_plus, (each.beside for each in received)),
+    )
+
+
+def _plus(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value.plus(other[name]) if name in other else value for name, value in {**other, **one}.items()}

@@ -1,0 +1,53 @@
+"""The chart of a tree's links."""
+
+from pathlib import Path
+
+import pytest
+
+from raysim.common.errors import InputError
+from raysim.plots.style import strokes_of_runs
+from raysim.report import structure as drawn
+from raysim.report.page import write_report
+from raysim.report.read import read_runs
+from raysim.report.structure import structure
+from tests.kit.runs import quick_run
+
+CONFIG = {
+    "rounds": 4,
+    "data": {"dataset": "digits", "test": 0.2},
+    "partition": {"scheme": "iid", "clients": 6},
+    "model": {"hidden": [4]},
+    "algorithm": [{"name": "fedavg"}, {"name": "hierfavg", "edges": {"number": 3, "cloud_every": 2}}],
+    "evaluate": {"every": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("edges") / "run"
+    quick_run(CONFIG, folder, inline=True)
+    return folder
+
+
+def test_the_links_of_a_tree_are_drawn_with_their_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (run,) = read_runs([folder])
+    strokes = strokes_of_runs([{each.label: each.name for each in run.results}])
+    assert list(structure(run.results[:1], strokes)) == []
+    (chart,) = structure(run.results, strokes)
+    size = (run.results[1].total("bytes_up") or 0) / 24  # six clients in four rounds
+    (panel,) = chart.values["panels"]
+    assert panel["ticks"] == ["0", "1", "2", "cloud"]
+    assert [line["values"] for line in panel["lines"]] == [[2 * 2 * 4 * size] * 3 + [2 * 3 * 2 * size]]
+    monkeypatch.setattr(drawn, "MOST_EDGES", 2)
+    assert list(structure(run.results, strokes)) == []
+
+
+def test_a_report_has_the_links(folder: Path, tmp_path: Path) -> None:
+    page = write_report([folder], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Bytes by link of the tree" in page and "Bytes up to the cloud" in page
+
+
+def test_links_of_the_cloud_need_devices(tmp_path: Path) -> None:
+    wrong = {**CONFIG, "edges": {"up": 100.0}}
+    with pytest.raises(InputError, match=r"edges.up without \[devices\]: must have devices"):
+        quick_run(wrong, tmp_path / "run", inline=True)
