@@ -34,6 +34,8 @@ from algorithms.fedprox import fedprox
 from algorithms.fedrep import fedrep
 from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
+from algorithms.fjord import fjord
+from algorithms.heterofl import Sizes, heterofl
 from algorithms.hierfavg import Edges, hierfavg
 from algorithms.ifca import ifca
 from algorithms.lgfedavg import lg_fedavg
@@ -171,6 +173,7 @@ __all__ = [
     "Server",
     "Sharing",
     "Sign",
+    "Sizes",
     "Stage",
     "State",
     "SteadyStatistics",
@@ -212,8 +215,10 @@ __all__ = [
     "fedtan",
     "fedyogi",
     "fixbn",
+    "fjord",
     "freeze",
     "generator",
+    "heterofl",
     "hierfavg",
     "ifca",
     "lanes_of",

@@ -16,13 +16,12 @@ from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.option import Conflict, Draft, Option, Parts, Received, Setting
+from algorithms.parts.option import Conflict, Draft, Option, Received
 from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.training.local import Local
 
 if TYPE_CHECKING:
-    from algorithms.core.devices import Devices
     from algorithms.core.fleet import Fleet
     from algorithms.core.state import State
     from algorithms.rounds.round import PendingRound
@@ -48,10 +47,6 @@ class EdgeRound:
         edges, memory = algorithm.option(Edges) or Edges(), state.of(EDGES)
         edge = memory["edge"] if memory else edges.assigned(fleet.census, state.seed)
         return start_hierarchical(state, algorithm, fleet, edge, last or (state.round + 1) % edges.cloud_every == 0)
-
-
-def _another_round(parts: Parts, _: Devices | None) -> str:
-    return "" if parts.own_round == EdgeRound() else "rounds of its own"
 
 
 @dataclass(frozen=True)
@@ -100,7 +95,7 @@ class Edges(Option):
     columns: ClassVar[tuple[str, ...]] = ("cloud_bytes_up", "cloud_bytes_down")
     conflicts: ClassVar[tuple[Conflict, ...]] = (
         Conflict(
-            *("edges", "round function of another kind"),
+            *("edges", "another round function"),
             "be left out, because such rounds have no edges",
             "remove [edges], or use a method of plain rounds",
         ),
@@ -130,8 +125,8 @@ class Edges(Option):
             require(holds, f"edges.{name}", value, "a finite number >= 0", f"set edges.{name} = 0")
 
     @property
-    def settings(self) -> Mapping[str, str | Setting]:
-        return {"edges": "[edges]", "round function of another kind": _another_round}
+    def settings(self) -> Mapping[str, str]:
+        return {"edges": "[edges]"}
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -47,6 +47,7 @@ class Purpose(IntEnum):
     OWN_RECORD = 67
     OWN_SELECTION = 68
     EDGES = 80
+    LEVELS = 81
 
 
 def generator(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> np.random.Generator:

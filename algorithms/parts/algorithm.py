@@ -115,7 +115,8 @@ class Algorithm:
     @property
     def needs_batch_norm(self) -> bool:
         """Whether the model must have batch-norm layers that track statistics."""
-        fixed = self.local.statistics != "batch" or self.local.affine == "frozen"
+        untracked = self.local.statistics != "batch" and not any(option.any_norm for option in self.folded)
+        fixed = untracked or self.local.affine == "frozen"
         return fixed or any(option.needs_batch_norm for option in self.folded)
 
     @property

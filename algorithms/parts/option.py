@@ -39,7 +39,7 @@ OptionKind = TypeVar("OptionKind", bound="Option")
 
 ORDER = (
     *("devices", "joins", "newcomer", "importance", "virtual-time", "oort", "own-selection", "candidates"),
-    *("attack", "uplink", "privacy", "aggregate", "downlink", "dl", "common-step", "bn", "edges"),
+    *("attack", "uplink", "privacy", "aggregate", "downlink", "dl", "common-step", "bn", "edges", "sizes"),
 )
 """Names of the options in the order of their hooks, which is part of every result; other options come last."""
 
@@ -133,6 +133,9 @@ class Option:
     in_own_rounds: ClassVar[bool] = False
     """Whether rounds of an algorithm's own carry it out too, such as arrivals; otherwise it is refused there."""
 
+    any_norm: ClassVar[bool] = False
+    """Whether the algorithm also trains models without batch norm if it leaves their statistics untracked."""
+
     own_round: ClassVar[Any] = None
     """Round function that carries it out, a `RoundFunction`; None if the engine's rounds do."""
 
@@ -165,6 +168,15 @@ class Option:
     def excluded(self, clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
         """Return the training clients whose own test parts are not evaluated, if the option is of the experiment."""
         return clients[:0]
+
+    @property
+    def viewed(self) -> tuple[str, ...]:
+        """Names of further models that an evaluation scores, in columns that begin with the name; see `views_of`."""
+        return ()
+
+    def views_of(self, state: State, algorithm: Any, fleet: Fleet) -> Mapping[str, tuple[State, Fleet]]:
+        """Return these models after a round by name: a state that has one, and the fleet that runs it."""
+        return {}
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -69,6 +69,12 @@ def _work_of_its_own(parts: Parts, _: Devices | None) -> str:
     return next((f"option {option}" for option in own if type(option).wrap is not Option.wrap), "")
 
 
+def _another_round(parts: Parts, _: Devices | None) -> str:
+    """Return the rounds of an algorithm that are not those of an option that carries some."""
+    carried = [option.own_round for option in parts.folded if option.own_round is not None]
+    return "rounds of its own" if any(each != parts.own_round for each in carried) else ""
+
+
 def _text(holds: Callable[[Parts], object], text: Callable[[Parts], str]) -> Setting:
     """Return the setting with a text if something holds."""
     return lambda parts, _: text(parts) if holds(parts) else ""
@@ -144,6 +150,7 @@ SETTINGS: Mapping[str, Setting] = {
     "losses measured after an update": _measured,
     "option of plain rounds": _of_plain_rounds,
     "option with work of its own": _work_of_its_own,
+    "another round function": _another_round,
     "round function": _text(lambda a: a.own_round is not None, lambda a: "rounds of its own"),
     "virtual time of the devices": _virtual_time,
 }

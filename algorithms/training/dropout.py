@@ -31,6 +31,18 @@ class KeyedDropout(nn.Module):
         return x * self.mask if self.training else x
 
 
+class OrderedDropout(KeyedDropout):
+    """Ordered dropout: keep the first channels, as many in all layers of a model in a step.
+
+    Args:
+        kept: numbers of channels of which each step draws one.
+    """
+
+    def __init__(self, kept: Sequence[int]) -> None:
+        super().__init__(0.0, whole_channels=True)
+        self.kept = tuple(kept)
+
+
 def keyed(module: nn.Module) -> nn.Module:
     """Replace the module's dropout layers by keyed ones, and return the module; a layer used twice becomes two.
 
@@ -92,11 +104,21 @@ class Masks:
         """Draw the next step's masks of k client updates, [k, rows, *shape] for each layer, by the buffer's name."""
         drawn: dict[str, list[torch.Tensor]] = {f"{name}.mask": [] for name in self.layers}
         for work in works if self.layers else ():
+            width: int | None = None
             for name, layer in self.layers.items():
                 mask = torch.empty(rows, *self._shapes[name], dtype=work.x.dtype, device=work.x.device)
-                mask.bernoulli_(1 - layer.p, generator=work.masks).div_((1 - layer.p) or 1)
+                if isinstance(layer, OrderedDropout):
+                    width = _drawn(len(layer.kept), work) if width is None else width
+                    mask.fill_(1)[:, layer.kept[width] :] = 0
+                else:
+                    mask.bernoulli_(1 - layer.p, generator=work.masks).div_((1 - layer.p) or 1)
                 drawn[f"{name}.mask"].append(mask)
         return {name: torch.stack(masks) for name, masks in drawn.items()}
+
+
+def _drawn(count: int, work: Work) -> int:
+    """Draw one of some numbers from a client update's own stream."""
+    return int(torch.randint(count, (), generator=work.masks, device=work.x.device))
 
 
 @torch.no_grad()

@@ -90,6 +90,8 @@ class Fused(Trainer):
         ValueError: the module is not a stack of linear layers.
     """
 
+    execution = "fused"
+
     def __init__(self, resident: Resident) -> None:
         layers = layers_of(resident.module)
         if layers is None:

@@ -104,6 +104,8 @@ def with_statistics(model: Packed, personal: Packed, fleet: Fleet, round_number:
         fleet: fleet that runs the blocks.
         round_number: round; clients that join later take no part.
     """
+    if not statistics_of(fleet.layouts.whole).entries:
+        return model
     blocks = blocks_over(fleet.census.joined(round_number), fleet)
     mean = map_joined(fleet, StatisticsPass(), blocks, [fleet.put((model, personal))])[0].mean()
     if mean is None:

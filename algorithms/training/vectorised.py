@@ -32,6 +32,8 @@ class Vectorised(Trainer):
         compute: precision.
     """
 
+    execution = "vectorised"
+
     def __init__(self, resident: Resident, compute: Compute) -> None:
         super().__init__(resident)
         self._masks = Masks(resident.module, resident.sample)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from algorithms.core.layout import Packed
 from algorithms.core.sums import Sum
 from algorithms.training.augment import Augmented
+from algorithms.training.compute import Execution
 from algorithms.training.local import Local
 from algorithms.training.loss import known
 from algorithms.training.resident import Resident
@@ -86,6 +88,9 @@ class Trainer(ABC):
     Args:
         resident: models of the worker.
     """
+
+    execution: ClassVar[Execution] = "sequential"
+    """Execution that it is; see `Compute`."""
 
     has_dropout = False
     """Whether works need masks."""

@@ -58,6 +58,11 @@ class Worker:
         )
 
     @cached_property
+    def variants(self) -> dict[Any, Worker]:
+        """Workers that were made from this one, such as those of smaller models, by their keys."""
+        return {}
+
+    @cached_property
     def scratch(self) -> NDArray[np.float64]:
         """Room for a calculation on the shared floating entries of one model, which would else be allocated anew."""
         return np.empty(self.resident.layouts.shared.floats)

@@ -143,7 +143,7 @@ def parts() -> str:
         "`server`": (server,),
         "`aggregate`": (aggregation,),
         "`attack`": (attack,),
-        "`edges`": (algorithms.Edges,),
+        "`edges`, levels": (algorithms.Edges, algorithms.Sizes),
         "Phases": (phases, rules),
     }
     text = [directives([algorithms.Algorithm])]

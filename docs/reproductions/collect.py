@@ -33,6 +33,7 @@ PAPERS = {
     "pfllib": "PFLlib's leaderboard",
     "dp": "DP-FedAvg: differential privacy of clients",
     "topk": "Top-k with error feedback",
+    "heterofl": "HeteroFL: models of many sizes",
     "hierfavg": "Client-Edge-Cloud Hierarchical Federated Learning (HierFAVG)",
     "fedscale": "FedBuff against synchronous rounds, as FedScale reports it",
     "robust": "Median and Krum against attackers",

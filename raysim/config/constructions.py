@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import Parameter, signature
 from typing import Any
 
-from algorithms.names import SERVERS
+from algorithms.names import ALGORITHMS, SERVERS
 from algorithms.options.aggregation import AGGREGATES
 from raysim.config.algorithm import algorithms_of
 from raysim.config.check import ConfigTable, checked
@@ -37,7 +37,9 @@ def of_algorithm(name: str, beside: Iterable[Mapping[str, Any]]) -> Construction
     def build(keys: Mapping[str, Any]) -> object:
         return algorithms_of({"algorithm": {"name": name, **keys}})
 
-    return Construction(build, ({}, *beside))
+    # Shares are as many as levels, so a single one is tried with a single level.
+    levels = [{"levels": [1.0]}] if "shares" in signature(ALGORITHMS[name]).parameters else []
+    return Construction(build, ({}, *beside, *levels))
 
 
 def common() -> Construction:

@@ -167,6 +167,7 @@ class Evaluation:
         self._targets, self._fleet, self._loss = targets, fleet, algorithm.local.loss
         own, outsider = fleet.layouts.has_own_models, algorithm.sharing.outsider
         self._scorings: list[_Scoring] = []
+        self._views: dict[str, Evaluation] = {}
         self.state = replace(state, model=current_model(state, algorithm, fleet)).keeping("redistribution", {})
         """State that an aggregation would leave now."""
         if not targets.targets:
@@ -186,6 +187,9 @@ class Evaluation:
             blocks = blocks_on(target, models if each is None else [each], targets.shape, function.own_statistics)
             clients = tuple(models.values())
             self._scorings.append(_Scoring(target, clients, function, blocks, fleet.map(function, blocks, references)))
+        for option in algorithm.folded:
+            views = option.views_of(self.state, algorithm, fleet)
+            self._views |= {name: Evaluation(each, algorithm, view, targets) for name, (each, view) in views.items()}
 
     def values(self) -> dict[str, float]:
         """Wait for the scores and return a value by column; a column with an undefined metric is left out."""
@@ -205,6 +209,8 @@ class Evaluation:
         for name in self._targets.names:
             there = [value for domain in domains if (value := values[f"{domain}_{name}"]) is not None]
             values[f"domains_{name}"] = float(np.mean(there)) if there else None
+        for name, view in self._views.items():
+            values |= {f"{name}_{column}": value for column, value in view.values().items()}
         return {name: value for name, value in values.items() if value is not None}
 
 

@@ -116,7 +116,9 @@ def _files(
     """Return the output files of an algorithm: columns of its own metrics, and those of its options."""
     algorithm, measured = plan.workers.algorithm, columns_of(run.plan.experiment.evaluate.measures)
     of_options = [column for option in algorithm.folded for column in option.columns]
-    columns = list(dict.fromkeys([*run.plan.targets.columns, *measured, *of_options]))
+    targets = run.plan.targets.columns
+    of_views = [f"{name}_{column}" for option in algorithm.folded for name in option.viewed for column in targets]
+    columns = list(dict.fromkeys([*targets, *measured, *of_options, *of_views]))
     return AlgorithmFolder(
         run.location.folder / plan.name,
         columns,

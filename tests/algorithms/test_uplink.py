@@ -44,13 +44,13 @@ CHAINS = {
 
 REFUSED = [
     *[(name, chain) for name in ("centralized", "singleset") for chain in CHAINS],
-    *[(name, "random-k with feedback") for name in ("fedasync", "fedbuff")],
+    *[(name, "random-k with feedback") for name in ("fedasync", "fedbuff", "heterofl", "fjord")],
 ]
 
 
 @pytest.mark.parametrize(("name", "chain"), REFUSED)
 def test_what_sends_nothing_or_has_no_order_refuses_a_chain(name: str, chain: str) -> None:
-    with pytest.raises(InputError, match=r"^uplink"):
+    with pytest.raises(InputError, match=r"^uplink|^models of many sizes with personal feedback"):
         named(name, SOME, LOCAL).having(CHAINS[chain]).divide(Layout.of(MODELS["cnn with batch norm"]()))
 
 

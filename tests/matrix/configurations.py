@@ -26,6 +26,8 @@ ITS_OWN: dict[str, dict[str, Any]] = {
     "centralized": {"fraction": 1.0},
     "fedbs": {"patience": 1},
     "fixbn": {"fix_after": 2},
+    "heterofl": {"levels": [1.0, 0.5, 0.25]},
+    "fjord": {"levels": [0.3, 0.6, 1.0]},
     "hierfavg": {"edges": {"number": 3, "cloud_every": 2}},
 }
 """What an algorithm is given besides its name."""
@@ -191,6 +193,14 @@ def _options() -> dict[str, dict[str, Any]]:
         ),
         "spread edges": experiment("fedprox", edges={"number": 3, "by": "spread", "cloud_every": 4}),
         "edges by label": experiment("hierfavg", edges={"number": 4, "by": "label", "cloud_every": 3}),
+        "levels by round": experiment("heterofl", {"model": NORMED}, levels=[1.0, 0.5], by="round"),
+        "ordered dropout": experiment("fjord", {"model": DROPOUT}, levels=[0.1, 0.05], static_bn=False),
+        "ordered lanes": experiment(
+            "fjord",
+            {"model": NORMED, "local": {"lr": 0.1, "batch_size": 16, "execution": "vectorised"}, "fleet": {"block": 4}},
+            levels=[0.5, 1.0],
+            by="round",
+        ),
         "domains": experiment("fedbn", {"fleet": {"block": "auto"}}),
     }
 
@@ -281,6 +291,10 @@ def _pairs() -> dict[str, dict[str, Any]]:
             "fedavgm", uplink={"chain": TOP_K, "feedback": True}, edges={"number": 3, "cloud_every": 2}
         ),
         "edges and scaffold": experiment("scaffold", edges={"number": 2, "cloud_every": 2}),
+        "levels by speed": experiment("heterofl", PHONES, levels=[1.0, 0.25], shares=[1.0, 2.0], by="speed"),
+        "levels compressed": experiment(
+            "heterofl", levels=[1.0, 0.5], server={"rule": "momentum"}, uplink={"chain": TOP_K}
+        ),
         "low-rank mlp": experiment(tables=LOW_RANK, fraction=None, cohort=20),
         "low-rank radfed": experiment("radfed", LOW_RANK, fraction=None, cohort=20),
     }
@@ -311,6 +325,8 @@ ON_ACTORS = (
     "ifca",
     "hierfavg tuned",
     "edges and fedbn",
+    "heterofl tuned",
+    "ordered lanes",
     "fedasync of vanishing clients",
     "fedbuff with devices",
     "oort with stale updates",

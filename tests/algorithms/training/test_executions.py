@@ -85,7 +85,19 @@ NOT_FUSED = NEEDS_BATCH_NORM | {"apfl", "pfedme", "per-fedavg", "moon"}
 """Algorithms about batch norm, which a fused model has not, or whose gradients are not by hand."""
 
 FORMED = NOT_FUSED | {
-    *("fedasync", "fedbuff", "centralized", "hierfavg", "ifca", "radfedi", "q-fedavg", "scaffold", "feddyn"),
+    *(
+        "fedasync",
+        "fedbuff",
+        "centralized",
+        "hierfavg",
+        "heterofl",
+        "fjord",
+        "ifca",
+        "radfedi",
+        "q-fedavg",
+        "scaffold",
+        "feddyn",
+    ),
     *("singleset", "fedper", "fedrep", "lg-fedavg", "fedbabu", "ditto"),
 }
 """Algorithms that form each client's model."""
