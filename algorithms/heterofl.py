@@ -50,14 +50,16 @@ class SizedRound:
         from algorithms.rounds.sizes import measured, start_sized
 
         sizes = algorithm.option(Sizes) or Sizes()
-        if not state.of(sizes.name):
+        memory = dict(state.of(sizes.name))
+        if not memory:
             parts = [sizes.slice(level, trains=False) for level in (*sizes.levels, 1.0)]
-            shapes, flops = measured(parts, fleet)
-            state = state.keeping(sizes.name, {"shapes": shapes[:-1], "flops": flops})
+            memory["shapes"], memory["flops"] = measured(parts, fleet)
+        if "level" not in memory or sizes.by == "round":
+            memory["level"] = sizes.assigned(fleet.census, state.seed, state.round + 1)
+        state = state.keeping(sizes.name, memory)
         draft = Draft.of(state, algorithm, fleet).attended()
-        of_all = sizes.assigned(fleet.census, state.seed, draft.number)
-        levels = of_all[np.searchsorted(fleet.census.clients, draft.drawn)]
-        return start_sized(state, algorithm, draft, sizes.views(state, algorithm, fleet, trains=True), levels)
+        levels = memory["level"][np.searchsorted(fleet.census.clients, draft.drawn)]
+        return start_sized(draft, sizes.views(state, algorithm, fleet, trains=True), levels)
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ class Sizes(Option):
         w[i] <- sum_(k: p_k holds i) n_k w_k[i] / sum_(k: p_k holds i) n_k       for each entry i of the model
 
     The first layer's input and the last one's output are whole. An entry that no client of a round trains keeps its
-    value. The memory holds the `shapes` of each level's entries, and the `flops` for a sample, forward, of each level
-    and of the whole model.
+    value. The memory holds the `level` of each training client, int64 [K], and for each level and the whole model the
+    `shapes` of its entries and its `flops` for a sample, forward.
 
     Args:
         levels: shares of the channels, different and in (0, 1].
@@ -203,7 +205,7 @@ class Sizes(Option):
 
         local, shapes = algorithm.local, state.of(self.name)["shapes"]
         parts = [self.slice(level, trains) for level in self.levels]
-        return [SlicedFleet(fleet, part, each, local) for part, each in zip(parts, shapes, strict=True)]
+        return [SlicedFleet(fleet, part, each, local) for part, each in zip(parts, shapes, strict=False)]
 
     def views_of(self, state: State, algorithm: Any, fleet: Fleet) -> Mapping[str, tuple[State, Fleet]]:
         if not state.of(self.name):
@@ -214,11 +216,12 @@ class Sizes(Option):
 
     def publish(self, draft: Draft, received: Received, state: State) -> State:
         """Report the updates, bytes and FLOPs of each level; smaller models take less virtual time."""
-        census, rows, (*each, whole) = draft.fleet.census, received.rows, draft.state.of(self.name)["flops"]
+        census, rows, memory = draft.fleet.census, received.rows, draft.state.of(self.name)
+        *each, whole = memory["flops"]
         flops = np.array(each)
         if self.ordered:
             flops = np.array([flops[np.array(self.levels) <= level].mean() for level in self.levels])
-        level = self.assigned(census, draft.state.seed, draft.number)[np.searchsorted(census.clients, rows.clients)]
+        level = memory["level"][np.searchsorted(census.clients, rows.clients)]
         used, measures = draft.algorithm.local.method.models * rows.column("used"), dict[str, float]()
         for number, title in enumerate(self.titles):
             own = level == number

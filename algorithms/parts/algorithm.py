@@ -17,7 +17,8 @@ from algorithms.parts.combinations import check_parts
 from algorithms.parts.conflicts import check_conflicts
 from algorithms.parts.declared import check_declared
 from algorithms.parts.newcomers import AverageForNewcomers
-from algorithms.parts.option import Option, OptionKind, ordered
+from algorithms.parts.option import Option, OptionKind
+from algorithms.parts.ordering import ordered
 from algorithms.parts.rules import Rule
 from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError
-from algorithms.parts.option import Conflict, Option, Parts, place
+from algorithms.parts.option import Conflict, Option, Parts
+from algorithms.parts.ordering import place
 from algorithms.parts.settings import SETTINGS
 
 

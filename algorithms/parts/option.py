@@ -389,30 +389,3 @@ def returned(option: Option, hook: str, value: Any, kind: type[Kind]) -> Kind:
             "the one that it was given, or a changed one"
         )
     return value
-
-
-def ordered(options: Iterable[Option]) -> tuple[Option, ...]:
-    """Return options in the order of their hooks, with those that they bring.
-
-    Raises:
-        InputError: two options have one name.
-    """
-    given: dict[str, Option] = {}
-    for option in options:
-        if not isinstance(option, Option) or not isinstance(option.name, str) or option.name in RESERVED:
-            raise InputError(
-                f"option {option}: must be an object of a subclass of Option whose `name` is a text, and none of "
-                f"{', '.join(RESERVED)}, where the engine keeps its memory; change it"
-            )
-        if given.setdefault(option.name, option) is not option:
-            raise InputError(
-                f"options {given[option.name]} and {option} of the name {option.name!r}: must have names of their own, "
-                "by which their memories are kept; set `name` in the class, or leave one out"
-            )
-    brought = {each.name: each for option in given.values() for each in option.brings}
-    return tuple(sorted((brought | given).values(), key=place))
-
-
-def place(option: Option | type[Option]) -> int:
-    """Return the place of an option in `ORDER`."""
-    return ORDER.index(option.name) if option.name in ORDER else len(ORDER)

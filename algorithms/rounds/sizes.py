@@ -15,7 +15,6 @@ from algorithms.core.layout import Floats, Layout, Packed
 from algorithms.core.layouts import Layouts
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
-from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.option import Draft, Received
 from algorithms.rounds.round import PendingRound, served
 from algorithms.rounds.several import Groups, joined
@@ -191,18 +190,15 @@ class SizedSum(Sum):
         return Packed(np.where(trained, means.astype(self.floating), self.model.floats), self.integers.copy())
 
 
-def start_sized(
-    state: State, algorithm: Algorithm, draft: Draft, views: Sequence[SlicedFleet], levels: NDArray[np.int64]
-) -> PendingRound:
+def start_sized(draft: Draft, views: Sequence[SlicedFleet], levels: NDArray[np.int64]) -> PendingRound:
     """Start a round of models of many sizes; see `algorithms.heterofl.Sizes`.
 
     Args:
-        state: the run so far.
-        algorithm: parts of the current phase.
         draft: the round, with its cohort.
         views: view of the fleet of each level.
         levels: level of each client of the cohort, int64 [m].
     """
+    state = draft.state
     parts = [
         replace(draft, fleet=view, state=replace(state, model=view.cut(state.model)), cohort=draft.drawn[levels == n])
         for n, view in enumerate(views)
