@@ -60,8 +60,8 @@ class Edges(Option):
     of the edges' models. An edge without a client update keeps its model.
 
     With devices, an edge waits for its own clients, and the cloud for all edges. The memory holds the edge of each
-    training client (`edge`, [K]), the `weights` P_e, and until the next aggregation the `model` of the cloud, the
-    `models` of the edges and their virtual `seconds`, [edges].
+    training client (`edge`, [K]), the `weights` P_e and the `rounds` since that aggregation, and until the next one the
+    `model` of the cloud, the `models` of the edges and their virtual `seconds`, [edges].
 
     Args:
         number: number of edges, >= 1; None for 2, or one for each domain or site.
@@ -78,8 +78,9 @@ class Edges(Option):
 
     Paper: HierFAVG, Algorithm 1. kappa_1 is the number of steps of a client update, `local.steps`.
 
-    Deviations: the paper weights by the samples of all clients, which all take part; P_e is the same then. A sampled
-    cohort may leave an edge out. Edges send whole models, without the uplink's stages.
+    Deviations: the paper weights by the samples of all clients, which all take part; P_e is in proportion then. A
+    sampled cohort may leave an edge out. A server rule that uses the total weight gets that of one round. Edges send
+    whole models, without the uplink's stages.
     """
 
     number: int | None = None

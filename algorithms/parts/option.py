@@ -162,7 +162,7 @@ class Option:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Columns of the clients that it finds in `Census.facts`: "domain", or "label", the most frequent class."""
+        """Columns of the clients to look for in `Census.facts`: "domain", or "label", the most frequent class."""
         return ()
 
     def excluded(self, clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]:

@@ -43,9 +43,12 @@ def start_hierarchical(
         cloud = Sum.zero(fleet.layouts.shared)
         for model, weight in zip(means, now.tolist(), strict=True):
             cloud.add(model, weight)
+        rounds = memory["rounds"] + 1 if "models" in memory else 1
         whole = replace(joined(received), models=cloud if aggregates else None)
         average = whole.personal.mean() or state.average
-        after = replace(state, round=draft.number, average=average).keeping(EDGES, {"edge": edge, "weights": now})
+        after = replace(state, round=draft.number, average=average).keeping(
+            EDGES, {"edge": edge, "weights": now, "rounds": rounds}
+        )
         return draft.published(whole, _served(after, draft, whole, cloud, means))
 
     return PendingRound(finish)
@@ -57,6 +60,8 @@ def _served(state: State, draft: Draft, received: Received, cloud: Sum, means: t
     if received.models is None:
         memory = {**state.of(EDGES), "model": then, "models": means}
         return replace(state, model=cloud.mean() or state.model).keeping(EDGES, memory)
-    before = replace(draft.state, model=then)
-    model, server = aggregate(before, draft.algorithm, draft.fleet, cloud, received.rows)
+    before, rounds = replace(draft.state, model=then), state.of(EDGES)["rounds"]
+    # The rule sees the weight of a round: FedDyn's step grows with it.
+    mean = cloud if rounds == 1 else replace(cloud, floats=cloud.floats / rounds, total=cloud.total / rounds)
+    model, server = aggregate(before, draft.algorithm, draft.fleet, mean, received.rows)
     return replace(state, model=model).keeping("server", server)

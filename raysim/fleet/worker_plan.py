@@ -323,7 +323,7 @@ class WorkerPlan:
         """Training clients of the population.
 
         Raises:
-            InputError: `joins` names no training client, or an option reads a column that is not there.
+            InputError: `joins` names no training client.
         """
         population = Population.open(self.population, self.fold, self.validation, sites=self.here)
         samples = population.sizes - population.test_sizes

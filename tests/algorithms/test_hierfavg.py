@@ -25,6 +25,7 @@ from algorithms import (
     fedavg,
     fedavgm,
     fedbn,
+    feddyn,
     fixbn,
     generator,
     hierfavg,
@@ -158,6 +159,17 @@ def test_personal_state_and_its_average_are_those_of_the_method(federation: Fede
     assert same(plain.average, tree.average) and same(plain.model, tree.model)
     several, _ = engine(federation, fedbn(PARTICIPATION, LOCAL).having(Edges(3)), 4)
     np.testing.assert_allclose(several.average.floats, plain.average.floats, rtol=0, atol=1e-12)
+
+
+def test_a_rule_gets_the_weight_of_a_round(federation: Federation) -> None:
+    """FedDyn's v moves by the mean change of a period, times the share of a round's clients, however long it is."""
+    algorithm = feddyn(Participation(), LOCAL, alpha=0.1).having(Edges(2, cloud_every=3))
+    state, _ = engine(federation, algorithm, 3)
+    start = engine(federation, algorithm, 0)[0]
+    v = state.of("server")["v"]
+    layout = federation(DATA, module(), algorithm.sharing, compute=FP64).layouts.shared
+    change = (state.model.floats - v - start.model.floats)[layout.parameters]
+    np.testing.assert_allclose(v[layout.parameters], change, rtol=1e-9, atol=1e-12)
 
 
 def test_phases_switch_only_when_the_cloud_aggregates(federation: Federation) -> None:

@@ -1,4 +1,4 @@
-"""The chart of a tree's links."""
+"""The charts of a tree's links, and of models of each size."""
 
 from pathlib import Path
 
@@ -51,3 +51,15 @@ def test_links_of_the_cloud_need_devices(tmp_path: Path) -> None:
     wrong = {**CONFIG, "edges": {"up": 100.0}}
     with pytest.raises(InputError, match=r"edges.up without \[devices\]: must have devices"):
         quick_run(wrong, tmp_path / "run", inline=True)
+
+
+def test_scores_by_level_are_drawn(tmp_path: Path) -> None:
+    levels = {"name": "heterofl", "levels": [1.0, 0.5, 0.25]}
+    quick_run({**CONFIG, "algorithm": [{"name": "fedavg"}, levels]}, tmp_path / "run", inline=True)
+    (run,) = read_runs([tmp_path / "run"])
+    strokes = strokes_of_runs([{each.label: each.name for each in run.results}])
+    (chart,) = structure(run.results, strokes)
+    (panel,) = chart.values["panels"]
+    assert panel["ticks"] == ["0.25", "0.5", "1"] and len(panel["lines"]) == 1
+    names = ("level_0.25_test_accuracy", "level_0.5_test_accuracy", "test_accuracy")
+    assert panel["lines"][0]["values"] == pytest.approx([run.results[1].final(name) for name in names], abs=1e-6)
