@@ -10,14 +10,14 @@ import jinja2
 import pyarrow as pa
 
 from partitioning.common.columns import check_text, distinct, is_label, repeated
-from partitioning.common.errors import listing
+from partitioning.common.errors import listing, suggestion
 from partitioning.common.text import printable, word
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import Source
 from partitioning.store.manifest import MANIFEST
 from raysim.cli.table_facts import ColumnFacts, facts_of
 from raysim.common.errors import InputError, unknown
-from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, SHIFTED, check_dataset
+from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, SHIFTED, check_dataset, is_path
 from raysim.data.columns import missing_rows
 from raysim.data.features import ArrayColumn, ImageColumn, form_of, is_number
 
@@ -131,6 +131,10 @@ def _facts(data: str, label: str | None) -> Facts:
         return Facts({"dataset": f"{FOLDER}{path}"}, "images by class", "cnn", sizes=True)
     if path.is_file():
         return _of_table(path, label)
+    if is_path(data) or data.startswith((FILE, FOLDER)):
+        folder = path.parent
+        near = suggestion(path.name, (each.name for each in folder.iterdir())) if folder.is_dir() else ""
+        raise InputError(f"no file or folder {str(path)!r}: must be the path of your data{near or '; check the path'}")
     check_dataset(data)
     name = BESIDE.split(data.removeprefix(SHIFTED))[0].partition(",")[0].strip()
     if name not in DATASETS:

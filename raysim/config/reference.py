@@ -96,6 +96,16 @@ class Group:
     thing: str = ""
     summary: str = ""
 
+    @property
+    def name(self) -> str:
+        """Name of the thing, such as `fedprox`; "" for the table itself."""
+        return self.thing.partition(' = "')[2].rstrip('"')
+
+    @property
+    def path(self) -> str:
+        """Name of the thing behind its table, such as `algorithm.fedprox`; the table's own without a thing."""
+        return f"{self.table}.{self.name}" if self.thing else self.table
+
 
 def groups() -> Iterator[Group]:
     """Yield the keys of every table of an experiment, in the order of the file."""
