@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from raysim.common.errors import UnknownError
 from raysim.config.check import UnknownKeyError
 from raysim.config.reference import Group, Key, groups
-from raysim.studies.file import study_groups
+from raysim.studies.keys import study_groups
 
 WIDEST = 44
 """Most characters of the column of types that all lines share; a longer type moves its own line."""

@@ -83,6 +83,27 @@ def searches_of(study: Findings) -> list[Search]:
     return [each for each in found if len(each.points) > 1]
 
 
+def edge_notes(study: Findings) -> list[str]:
+    """Return a sentence for each key whose chosen value is the smallest or the largest of its grid.
+
+    0 as the smallest value counts for none: most keys allow nothing below.
+    """
+    found = []
+    for search in searches_of(study):
+        chosen = next((point.keys for point in search.points if point.is_chosen), {})
+        for key, values in search.axes.items() if chosen else ():
+            if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in values):
+                continue
+            ends = {values[-1]: ("largest", "larger")} | ({values[0]: ("smallest", "smaller")} if values[0] else {})
+            if chosen[key] in ends:
+                end, more = ends[chosen[key]]
+                found.append(
+                    f"The chosen {key} = {value_text(chosen[key])} of {search.title} is the {end} value of its grid: a "
+                    f"better one may lie beyond; add {more} values to study.grid."
+                )
+    return found
+
+
 def search_chart(name: str, search: Search, by: MetricColumn) -> Chart:
     """Draw a search: means for one key, a heat map for two, else a ranking of the best points.
 

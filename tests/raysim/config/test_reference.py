@@ -13,7 +13,7 @@ from partitioning.schemes.registry import parameters, takes
 from raysim.config.ranges import POWERS, Construction, Range, static_range, true_range
 from raysim.config.reference import Group, Key, groups
 from raysim.config.scheme_keys import BOUNDS
-from raysim.studies.file import study_groups
+from raysim.studies.keys import study_groups
 
 GROUPS = [*groups(), *study_groups()]
 WRITTEN = {text: value for value, text in POWERS.items()}
