@@ -178,7 +178,7 @@ def _of_table(path: Path, label: str | None) -> Facts:
         len(texts) == 1 or not all(facts[name].is_category for name in texts)
     ):  # there is nothing else to learn from
         return replace(common, model="transformer", text=texts[0])
-    plain = [] if has_images else [each for each in features if is_number(each.kind) and not each.is_empty]
+    plain = [each for each in features if (is_number(each.kind) or each.signs) and not (has_images or each.is_empty)]
     encoded = [] if has_images else [each for each in features if each.is_category or each.is_date]
     kept = {owner, split, *(each.name for each in (*plain, *encoded))}
     apart = [name for name in others if name not in kept and not (has_images and _is_image(source.schema.field(name)))]
@@ -198,7 +198,8 @@ def _encoded(plain: Sequence[ColumnFacts], encoded: Sequence[ColumnFacts]) -> di
     keys: dict[str, object] = {
         "categories": [each.name for each in encoded if each.is_category],
         "dates": [each.name for each in encoded if each.is_date],
-        "impute": "median" if any(each.missing for each in (*plain, *encoded)) else "",
+        "na_values": sorted({sign for each in plain for sign in each.signs}),
+        "impute": "median" if any(each.missing or each.signs for each in (*plain, *encoded)) else "",
     }
     return {key: value for key, value in keys.items() if value}
 

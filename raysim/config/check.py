@@ -45,15 +45,14 @@ LONGEST = 120
 
 
 KINDS = {
-    "integer": "a whole number",
-    "number": "a number",
-    "string": "a text",
-    "boolean": "true or false",
-    "tuple": "a list",
-    "list": "a list",
-    "dictionary": "a table",
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid string": "a text",
+    "a valid boolean": "true or false",
+    "a valid (tuple|list|array)": "a list",
+    "an object": "a table",
 }
-"""Pydantic's names of the types of values, and ours."""
+"""Patterns of pydantic's words for types of values, and ours."""
 
 OF_REPRODUCTIONS = ("reproduction", "reduced", "claim", "figure")
 """Tables of the file of a reproduction, whose keys `raysim list keys` does not list."""
@@ -207,6 +206,7 @@ def _finding(key: str, found: Sequence[Any], where: str, model: type[ConfigTable
     # A finding about an item says more than "too short", which the removed item causes.
     same = [item["msg"] for item in found if item["type"] != "too_short"]
     allowed = " or ".join(dict.fromkeys(_plain(message) for message in same or [found[0]["msg"]]))
+    allowed = allowed.replace(" or should be ", " or ")
     default = model.model_fields[key].get_default()
     has_example = default is not None and default is not PydanticUndefined and not isinstance(default, BaseModel)
     remedy = f"e.g. {given('set', f'{path}={json.dumps(default)}')}" if has_example else "correct it, or leave it out"
@@ -217,7 +217,7 @@ def _plain(message: str) -> str:
     """Return a message of pydantic in the words of an experiment file."""
     message = message.removeprefix("Input ").removeprefix("Value error, ")
     for theirs, ours in KINDS.items():
-        message = re.sub(rf"\ba valid {theirs}\b", ours, message)
+        message = re.sub(rf"\b{theirs}\b", ours, message)
     return message
 
 

@@ -53,6 +53,15 @@ def test_an_experiment_on_a_table_names_its_columns_and_runs(folder: Path) -> No
     assert raysim("run", "first.toml", "--inline", "--out", "run", "--set", "rounds=1").exit_code == 0
 
 
+def test_signs_of_missing_values_are_proposed_and_the_experiment_runs(folder: Path) -> None:
+    dose = [str(each) for each in range(118)]
+    pq.write_table(table(amount=[*dose, "?", "n/a"]), "signs.parquet")
+    assert raysim("init", "signs.parquet", "signs.toml").exit_code == 0
+    raw = tomllib.loads((folder / "signs.toml").read_text())
+    assert raw["data"]["columns"] == {"na_values": ["?", "n/a"], "impute": "median"}
+    assert raysim("run", "signs.toml", "--inline", "--out", "signs", "--set", "rounds=1").exit_code == 0
+
+
 def test_an_experiment_on_a_real_table_names_every_column_and_runs(folder: Path) -> None:
     random = np.random.default_rng(1)
     rows = 200
