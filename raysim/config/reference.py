@@ -122,6 +122,12 @@ def groups() -> Iterator[Group]:
             yield from _inner(name, table)
 
 
+def is_bound(key: str, value: float) -> bool:
+    """Return whether a key, of an algorithm if it has no table, allows nothing on one side of a value."""
+    kinds = [each.kind for group in groups() for each in group.keys if each.path in (key, f"algorithm.{key}")]
+    return any(float(bound) == value for kind in kinds for bound in re.findall(r"[≥≤] (-?[\d.e-]+)(?![\d^])", kind))
+
+
 def _trial(table: type[ConfigTable]) -> Construction:
     if table is DevicesTable:
         return constructions.devices()

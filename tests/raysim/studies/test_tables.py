@@ -13,6 +13,7 @@ from rich.console import Console
 from partitioning.common.text import latex
 from raysim.common.errors import InputError
 from raysim.common.units import human_seconds
+from raysim.config.reference import is_bound
 from raysim.studies.concluding import conclude
 from raysim.studies.course import StudyProgress
 from raysim.studies.folder import TRIALS
@@ -48,7 +49,7 @@ def test_the_baseline_is_absolute_and_the_others_are_relative(tmp_path: Path) ->
         ([0.01, 0.1, 1.0], 1.0, "The chosen local.lr = 1 of fedavg on digits is the largest value of its grid"),
         ([0.01, 0.1, 1.0], 0.01, "local.lr = 0.01 of fedavg on digits is the smallest value .*; add smaller values"),
         ([0.01, 0.1, 1.0], 0.1, ""),
-        ([0.0, 0.1], 0.0, ""),
+        ([0.0, 0.1], 0.0, "local.lr = 0 of fedavg on digits is the smallest"),
         (["constant", "cosine"], "cosine", ""),
     ],
 )
@@ -62,6 +63,21 @@ def test_a_winner_at_the_edge_of_its_grid_is_told(tmp_path: Path, values: list[A
     conclude(folder)
     for each in notes_on_edges:
         assert each in (folder / "report.html").read_text() and "local.lr" in (folder / "table.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "held"),
+    [
+        ("clusters", 2, True),
+        ("clusters", 3, False),
+        ("local.weight_decay", 0.0, True),
+        ("local.lr", 1e-3, False),
+        ("fraction", 1.0, True),
+        ("local.lr", 10.0, False),
+    ],
+)
+def test_a_bound_of_a_key_is_no_edge(key: str, value: float, held: bool) -> None:
+    assert is_bound(key, value) == held
 
 
 def test_a_significant_difference_has_a_star(tmp_path: Path) -> None:
