@@ -197,7 +197,7 @@ def test_its_keys_are_checked_and_changed_by_the_function_s_name(folder: Path) -
     ("name", "message"),
     [
         ("nowhere:mine", "algorithm.name = 'nowhere:mine': no module 'nowhere' in "),
-        ("own_algorithm:mime", "unknown algorithm.name = 'own_algorithm:mime'.* did you mean 'mine'"),
+        ("own_algorithm:mime", "unknown algorithm.name = 'own_algorithm:mime'.* did you mean 'own_algorithm:mine'"),
         ("own_algorithm:number", "must be callable, and is 3"),
         ("own_algorithm:other", "must return an Algorithm, and returned a str"),
         ("own_algorithm:bare", "of the shape .* and key has no annotation"),
@@ -215,7 +215,7 @@ def test_its_keys_are_checked_and_changed_by_the_function_s_name(folder: Path) -
         ("needy:mine", "needy must be importable, and needs nothing_of_the_kind"),
         ("broken:mine", "broken must be importable .SyntaxError"),
         ("json:mine", "another module 'json' is loaded already"),
-        ("mine", "unknown algorithm.name = 'mine': .* must be one of .*, fedavg, .* module:NAME"),
+        ("mine", "unknown algorithm.name = 'mine': must be one of .*, fedavg, .* module:NAME"),
         (lambda: None, "must be defined at the top of a module"),
     ],
 )

@@ -176,7 +176,7 @@ def test_shape_and_classes_are_given_where_they_are_taken(folder: Path, name: st
     ("model", "message"),
     [
         ({"name": "nowhere:Mine"}, "model.name = 'nowhere:Mine': no module 'nowhere' in "),
-        ({"name": "own_model:Mime"}, "unknown model.name = 'own_model:Mime'.* did you mean 'Mine'"),
+        ({"name": "own_model:Mime"}, "unknown model.name = 'own_model:Mime'.* did you mean 'own_model:Mine'"),
         ({"name": "own_model:number"}, "must be callable, and is 3"),
         ({"name": "own_model:bare"}, "of the shape .* and key has no annotation"),
         ({"name": "own_model:taken"}, "groups is taken: every model has it"),
