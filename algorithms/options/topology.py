@@ -152,9 +152,6 @@ class Topology(Option):
             "be left out if degrees differ, because D-PSGD's weights must be doubly stochastic",
             "remove topology.mixing, or use sgp",
         ),
-        Conflict(
-            *("uplink", "topology"), "be left out, because clients mix whole models", "remove [uplink] or [topology]"
-        ),
     )
 
     def __post_init__(self) -> None:

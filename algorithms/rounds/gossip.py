@@ -48,14 +48,14 @@ def start_gossip(state: State, algorithm: Algorithm, fleet: Fleet, settings: Gos
     weights = state.of(topology.name).get("weights", np.ones(len(clients)))
     after = mixing.applied(weights) if settings.push_sum else weights
     surplus = dict(zip(clients.tolist(), (weights - 1).tolist(), strict=True))
-    updates = Sent(draft.wrapped(client_updates(draft)), surplus, settings.order == "combine-then-adapt")
+    updates = SentModels(draft.wrapped(client_updates(draft)), surplus, settings.order == "combine-then-adapt")
     training = Training(draft, updates, blocks_of(draft, draft.drawn))
 
     def finish() -> State:
         received = training.received()
         blocks = mixing_blocks(draft, mixing, after, received.objects)
         parameters = fleet.layouts.personal.parameters
-        mixed: Mixed = map_joined(fleet, MixMessages(parameters), blocks, [draft.start])[0]
+        mixed: MixedModels = map_joined(fleet, MixMessages(parameters), blocks, [draft.start])[0]
         state.personal.add_all(draft.number, clients.tolist(), mixed.locations)
         drawn, nbytes = np.searchsorted(clients, draft.drawn), message_bytes(fleet.layouts.personal)
         up, down = (
@@ -85,7 +85,7 @@ class Unstored(PersonalStore):
 
 
 @dataclass(frozen=True)
-class Sent(Function):
+class SentModels(Function):
     """Client updates that leave each client's message behind, instead of storing its model.
 
         m_k = y_k + (v_k - 1) z_k,   with z_k the model that client k began with, and y_k the one that it trained
@@ -145,7 +145,7 @@ class MixInput:
 
 
 @dataclass
-class Mixed:
+class MixedModels:
     """Models of some clients after a round.
 
     Args:
@@ -158,14 +158,14 @@ class Mixed:
     scatter: float = 0.0
     locations: list[Location | None] = field(default_factory=list)
 
-    def plus(self, part: Mixed, parameters: NDArray[np.bool_]) -> Mixed:
+    def plus(self, part: MixedModels, parameters: NDArray[np.bool_]) -> MixedModels:
         """Return the models of both; `parameters` says which values count as distance."""
         one, other, between = self.models.total, part.models.total, 0.0
         if one and other:
             gap = self.models.floats[parameters] / one - part.models.floats[parameters] / other
             between = float(np.square(gap).sum()) * one * other / (one + other)
         scatter = self.scatter + part.scatter + between
-        return Mixed(self.models.plus(part.models), scatter, self.locations + part.locations)
+        return MixedModels(self.models.plus(part.models), scatter, self.locations + part.locations)
 
 
 @dataclass(frozen=True)
@@ -180,13 +180,13 @@ class MixMessages(Function):
 
     parameters: NDArray[np.bool_]
 
-    def join(self, left: Mixed, right: Mixed) -> Mixed:
+    def join(self, left: MixedModels, right: MixedModels) -> MixedModels:
         return left.plus(right, self.parameters)
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         (_, initial), *messages = values
         layout = worker.resident.layouts.personal
-        block_models = Mixed(Sum.zero(layout))
+        block_models = MixedModels(Sum.zero(layout))
         for given in block.inputs:
             if given.own >= 0:
                 model = mix(layout, given, messages)
@@ -194,7 +194,7 @@ class MixMessages(Function):
             else:
                 location = given.location
                 model = worker.personal.read(location) if location else initial
-            one = Mixed(Sum.zero(layout), 0.0, [location])
+            one = MixedModels(Sum.zero(layout), 0.0, [location])
             one.models.add(model, 1.0)
             block_models = block_models.plus(one, self.parameters)
         return Output(block_models)
