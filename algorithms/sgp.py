@@ -29,7 +29,8 @@ def sgp(participation: Participation, local: Local, server: Server = Assign()) -
 
     Paper: Algorithm 1; the graph: section 3 and appendix A.
 
-    Deviations: as `dpsgd`. A client update may have several steps. The written model is the mean of all z, not of all
+    Deviations: as `dpsgd`. A client update may have several steps. Of batch-norm statistics, x_j is v_j times what the
+    client update left, because a variance may not become negative. The written model is the mean of all z, not of all
     x; they are equal once the clients agree.
     """
     return gossip(participation, local, server, GossipRound(push_sum=True), Topology("one-peer-exponential"))

@@ -211,7 +211,8 @@ class Topology(Option):
         kind = f"{'directed ' if self.is_directed else ''}graph {self.graph} of {n} clients"
         gap = f"spectral gap {mixing.spectral_gap:.4g}" if 1 < n <= WIDEST else "spectral gap not computed"
         once = gap if self.is_fixed else "another graph each round"
-        return f"{kind}: each sends to {sent.min()} to {sent.max()} others; {once}"
+        others = " to ".join(map(str, sorted({int(sent.min()), int(sent.max())})))
+        return f"{kind}: each sends to {others} others; {once}"
 
     def tables(self, state: State, fleet: Fleet) -> Mapping[str, Mapping[str, NDArray[Any]]]:
         clients, sent = fleet.census.clients, state.of(self.name)

@@ -90,7 +90,8 @@ class SentModels(Function):
 
         m_k = y_k + (v_k - 1) z_k,   with z_k the model that client k began with, and y_k the one that it trained
 
-    If models are sent as they began, each client leaves two objects, its message z_k and y_k.
+    Batch-norm statistics and buffers are sent as v_k y_k, so that a mixed variance is never negative. If models are
+    sent as they began, each client leaves two objects, its message z_k and y_k.
 
     Args:
         updates: client updates.
@@ -110,12 +111,14 @@ class SentModels(Function):
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         messages: list[Packed] = []
-        travels = travelling(worker.resident.layouts.personal)
+        layout = worker.resident.layouts.personal
+        travels = travelling(layout)
 
         def keep(trained: Trained, rows: UpdateRows) -> None:
             for client, lane, begun in zip(trained.clients, trained.lanes, trained.personal, strict=True):
                 own = trained.trainer.personal(lane)
-                floats = own.floats + self.surplus[client] * travels * begun.floats
+                kept = np.where(layout.parameters, begun.floats, own.floats)
+                floats = own.floats + self.surplus[client] * travels * kept
                 messages.extend([begun] if self.begun else [])
                 messages.append(Packed(floats, own.integers.copy()))
 

@@ -74,7 +74,8 @@ def reference(algorithm: Algorithm, rounds: int, local: Local) -> list[dict[str,
             elif gossip.order == "combine-then-adapt":
                 mixed = matrix @ x + (y - x)
             else:
-                mixed = matrix @ (weights[:, None] * x + (y - x)) / after[:, None]
+                numerators = weights[:, None] * y if "running" in name else weights[:, None] * x + (y - x)
+                mixed = matrix @ numerators / after[:, None]
             for client in cohort.tolist():
                 value = trained[client].state_dict()[name]
                 value.copy_(torch.from_numpy(mixed[client]).view_as(value))

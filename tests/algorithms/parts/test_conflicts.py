@@ -244,6 +244,6 @@ def test_options_are_the_same_in_all_phases() -> None:
 
 def test_every_setting_is_of_a_pair() -> None:
     named = {name for each in CONFLICTS for name in (each.one, each.other)}
-    assert set(SETTINGS) <= named <= {*SETTINGS, *CHANGES}
+    assert set(SETTINGS) <= named <= {*SETTINGS, *CHANGES, *WHOLE}
     assert named <= {*CHANGES, *WHOLE}
     assert len({(each.one, each.other) for each in CONFLICTS}) == len(CONFLICTS)
