@@ -165,7 +165,7 @@ class MixedModels:
         """Return the models of both; `parameters` says which values count as distance."""
         one, other, between = self.models.total, part.models.total, 0.0
         if one and other:
-            gap = self.models.floats[parameters] / one - part.models.floats[parameters] / other
+            gap = (self.models.floats / one - part.models.floats / other) * parameters
             between = float(np.square(gap).sum()) * one * other / (one + other)
         scatter = self.scatter + part.scatter + between
         return MixedModels(self.models.plus(part.models), scatter, self.locations + part.locations)
