@@ -18,6 +18,7 @@ from algorithms.core.personal import Location, PersonalLedger, PersonalStore
 from algorithms.core.report import RoundReport
 from algorithms.core.sums import Sum
 from algorithms.ditto import ditto
+from algorithms.dpsgd import dpsgd
 from algorithms.fedasync import fedasync
 from algorithms.fedavg import fedavg
 from algorithms.fedavgm import fedavgm
@@ -49,6 +50,7 @@ from algorithms.options.own_selection import OwnSelection, SelectionContext
 from algorithms.options.privacy import AdaptiveClip, Privacy
 from algorithms.options.robust import Robust
 from algorithms.options.stages import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK
+from algorithms.options.topology import Topology
 from algorithms.options.uplink import Uplink
 from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
 from algorithms.parts.algorithm import Algorithm
@@ -66,6 +68,7 @@ from algorithms.pfedme import pfedme
 from algorithms.qfedavg import q_fedavg
 from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
 from algorithms.scaffold import scaffold
+from algorithms.sgp import sgp
 from algorithms.silobn import silobn
 from algorithms.staticbn import static_bn
 from algorithms.training.compute import Compute
@@ -83,7 +86,7 @@ if TYPE_CHECKING:
     from algorithms.rounds.next_round import next_round, start_round
     from algorithms.rounds.round import PendingRound, start_synchronous
     from algorithms.training.augment import Augment, Augmented
-    from algorithms.training.choose import choose, lanes_of, low_rank_trainer, trainer
+    from algorithms.training.choose import choose, lanes_of, low_rank_trainer, trainer, with_format
     from algorithms.training.resident import Resident
     from algorithms.training.steps import LocalSteps
     from algorithms.training.work import Trainer, Work
@@ -180,6 +183,7 @@ __all__ = [
     "Stretched",
     "Sum",
     "TopK",
+    "Topology",
     "Trainer",
     "TravellingModel",
     "TrimmedMean",
@@ -196,6 +200,7 @@ __all__ = [
     "choose",
     "current_model",
     "ditto",
+    "dpsgd",
     "fedadagrad",
     "fedadam",
     "fedasync",
@@ -238,6 +243,7 @@ __all__ = [
     "radfedm",
     "radfedp",
     "scaffold",
+    "sgp",
     "silobn",
     "singleset",
     "start_round",
@@ -245,6 +251,7 @@ __all__ = [
     "static_bn",
     "torch_seed",
     "trainer",
+    "with_format",
 ]
 
 # torch takes seconds to import, and an algorithm is described without it.
@@ -261,7 +268,7 @@ _MODULES = {
     **dict.fromkeys(("State", "TravellingModel", "begin"), "algorithms.core.state"),
     **dict.fromkeys(("Augment", "Augmented"), "algorithms.training.augment"),
     "LocalSteps": "algorithms.training.steps",
-    **dict.fromkeys(("choose", "lanes_of", "low_rank_trainer", "trainer"), "algorithms.training.choose"),
+    **dict.fromkeys(("choose", "lanes_of", "low_rank_trainer", "trainer", "with_format"), "algorithms.training.choose"),
     **dict.fromkeys(("Trainer", "Work"), "algorithms.training.work"),
 }
 

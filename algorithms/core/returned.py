@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from algorithms.core.errors import InputError
+
+Kind = TypeVar("Kind")
 
 
 def name_of(thing: object) -> str:
@@ -42,6 +45,16 @@ def _is_real(value: object) -> bool:
     dtype = getattr(value, "dtype", None)
     is_other = getattr(dtype, "is_complex", False) or getattr(dtype, "kind", "") in ("c", "S", "U")
     return not (is_other or isinstance(value, str | bytes | bytearray | complex))
+
+
+def returned(option: object, hook: str, value: Any, kind: type[Kind]) -> Kind:
+    """Return what a hook of an option returned; raise InputError if it is of another kind."""
+    if not isinstance(value, kind):
+        raise InputError(
+            f"option {option}: `{hook}` must return a {kind.__name__}, and returns a {type(value).__name__}; return "
+            "the one that it was given, or a changed one"
+        )
+    return value
 
 
 @dataclass(frozen=True)

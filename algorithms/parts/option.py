@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from algorithms.core.errors import InputError
 from algorithms.core.fleet import Function
 from algorithms.core.report import Laps, RoundReport
+from algorithms.core.returned import returned
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
@@ -39,7 +40,7 @@ OptionKind = TypeVar("OptionKind", bound="Option")
 
 ORDER = (
     *("devices", "joins", "newcomer", "importance", "virtual-time", "oort", "own-selection", "candidates"),
-    *("attack", "uplink", "privacy", "aggregate", "downlink", "dl", "common-step", "bn", "edges", "sizes"),
+    *("attack", "uplink", "privacy", "aggregate", "downlink", "dl", "common-step", "bn", "topology", "edges", "sizes"),
 )
 """Names of the options in the order of their hooks, which is part of every result; other options come last."""
 
@@ -48,8 +49,6 @@ RESERVED = ("server", "until", "redistribution", "arrivals", "clusters")
 """Names of memories that are no option's; see `State.memory`."""
 
 FUNCTION: Any = Function
-
-Kind = TypeVar("Kind")
 
 
 class Conflict(NamedTuple):
@@ -205,6 +204,18 @@ class Option:
 
     def check_cohort(self, size: int, clients: int) -> None:
         """Raise InputError if the option contradicts the size of the cohort, or the number of training clients."""
+
+    def describe(self, clients: NDArray[np.int64], seed: int) -> str:
+        """Return a sentence on the option with these training clients, for the log and the report; "" for none.
+
+        Raises:
+            InputError: the option contradicts the clients.
+        """
+        return ""
+
+    def tables(self, state: State, fleet: Fleet) -> Mapping[str, Mapping[str, NDArray[Any]]]:
+        """Return tables of a finished run, columns by name, by the names of their files."""
+        return {}
 
     def attend(self, draft: Draft) -> Draft:
         """Return the round with other clients to draw from, with its cohort, or with a note for the later hooks."""
@@ -379,13 +390,3 @@ class Received:
         """Return the report of the round; `seconds` go on until it ends."""
         up, down, aggregated = int(self.up.sum()), int(self.down.sum()), self.models is not None
         return RoundReport(self.rows, self.blocks, self.machine, aggregated, up, down, phase, seconds=seconds)
-
-
-def returned(option: Option, hook: str, value: Any, kind: type[Kind]) -> Kind:
-    """Return what a hook of an option returned; raise InputError if it is of another kind."""
-    if not isinstance(value, kind):
-        raise InputError(
-            f"option {option}: `{hook}` must return a {kind.__name__}, and returns a {type(value).__name__}; return "
-            "the one that it was given, or a changed one"
-        )
-    return value

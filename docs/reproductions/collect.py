@@ -37,6 +37,7 @@ PAPERS = {
     "hierfavg": "Client-Edge-Cloud Hierarchical Federated Learning (HierFAVG)",
     "fedscale": "FedBuff against synchronous rounds, as FedScale reports it",
     "robust": "Median and Krum against attackers",
+    "gossip": "Gossip: exponential graphs against a ring",
 }
 """Title of each page by the prefix of its reproductions' names, in order."""
 

@@ -25,7 +25,7 @@ def structure(results: Sequence[AlgorithmOutput], strokes: Mapping[str, Stroke])
         samples = {label: {tick: [value] for tick, value in tree.items()} for label, tree in trees.items()}
         panel = Panel("Bytes by link, up and down", "Bytes of the run", "bytes", samples=samples)
         x = "Edge and its clients; all edges and the cloud"
-        yield chart("links", "Bytes by link of the tree", [panel], strokes, "bars", x=x)
+        yield chart("tree", "Bytes by link of the tree", [panel], strokes, "bars", x=x)
     yield from _sizes(results, strokes)
 
 

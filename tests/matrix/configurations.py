@@ -202,6 +202,7 @@ def _options() -> dict[str, dict[str, Any]]:
             by="round",
         ),
         "domains": experiment("fedbn", {"fleet": {"block": "auto"}}),
+        "redrawn gossip": experiment("dpsgd", topology={"graph": "erdos-renyi", "probability": 0.5, "redraw": "round"}),
     }
 
 
@@ -295,6 +296,17 @@ def _pairs() -> dict[str, dict[str, Any]]:
         "levels compressed": experiment(
             "heterofl", levels=[1.0, 0.5], server={"rule": "momentum"}, uplink={"chain": TOP_K}
         ),
+        "gossip of received models": experiment(
+            "dpsgd", {"topology": {"graph": "exponential"}}, order="combine-then-adapt", active=0.7, fraction=None
+        ),
+        "directed gossip in batches": experiment(
+            "sgp",
+            {"model": NORMED, "local": {"lr": 0.1, "batch_size": 16, "batches": 2}},
+            topology={"graph": "random-regular", "degree": 4, "directed": True},
+        ),
+        "gossip by the best": experiment(
+            "dpsgd", {"evaluate": {"every": 1, "select": "best", "select_by": "test_accuracy"}}, joins={"1": 2, "4": 4}
+        ),
         "low-rank mlp": experiment(tables=LOW_RANK, fraction=None, cohort=20),
         "low-rank radfed": experiment("radfed", LOW_RANK, fraction=None, cohort=20),
     }
@@ -327,6 +339,8 @@ ON_ACTORS = (
     "edges and fedbn",
     "heterofl tuned",
     "ordered lanes",
+    "dpsgd tuned",
+    "directed gossip in batches",
     "fedasync of vanishing clients",
     "fedbuff with devices",
     "oort with stale updates",
@@ -347,5 +361,5 @@ ON_ACTORS = (
 )
 """Configurations on actors in the default suite: each way in which the driver and actors share the work."""
 
-KILLED = ("edges compressed", "fedbn tuned", "fedbuff at night", "feedback and downlink")
+KILLED = ("edges compressed", "fedbn tuned", "redrawn gossip", "fedbuff at night", "feedback and downlink")
 """Configurations that are killed in the default suite: with personal state, updates under way, and options' memory."""

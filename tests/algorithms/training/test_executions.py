@@ -85,20 +85,9 @@ NOT_FUSED = NEEDS_BATCH_NORM | {"apfl", "pfedme", "per-fedavg", "moon"}
 """Algorithms about batch norm, which a fused model has not, or whose gradients are not by hand."""
 
 FORMED = NOT_FUSED | {
-    *(
-        "fedasync",
-        "fedbuff",
-        "centralized",
-        "hierfavg",
-        "heterofl",
-        "fjord",
-        "ifca",
-        "radfedi",
-        "q-fedavg",
-        "scaffold",
-        "feddyn",
-    ),
-    *("singleset", "fedper", "fedrep", "lg-fedavg", "fedbabu", "ditto"),
+    *("fedasync", "fedbuff", "centralized", "ifca", "radfedi", "q-fedavg", "scaffold", "feddyn"),
+    *("dpsgd", "sgp", "singleset", "fedper", "fedrep", "lg-fedavg", "fedbabu", "ditto"),
+    *("hierfavg", "heterofl", "fjord"),
 }
 """Algorithms that form each client's model."""
 
