@@ -143,6 +143,7 @@ def parts() -> str:
         "`server`": (server,),
         "`aggregate`": (aggregation,),
         "`attack`": (attack,),
+        "Several global models": (algorithms.OwnChoice, algorithms.ChoiceContext),
         "Phases": (phases, rules),
     }
     text = [directives([algorithms.Algorithm])]

@@ -188,6 +188,7 @@ def _options() -> dict[str, dict[str, Any]]:
             "ifca",
             {"local": {"lr": 0.1, "batch_size": 16, "loss": "matrix_code:contrastive", "execution": "vectorised"}},
         ),
+        "ifca by an own rule": experiment("ifca", clusters=3, choose="matrix_code:steady"),
         "domains": experiment("fedbn", {"fleet": {"block": "auto"}}),
     }
 
@@ -297,6 +298,7 @@ ON_ACTORS = (
     "real table",
     "apfl",
     "ifca",
+    "ifca by an own rule",
     "fedasync of vanishing clients",
     "fedbuff with devices",
     "oort with stale updates",
