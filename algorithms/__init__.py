@@ -18,6 +18,7 @@ from algorithms.core.personal import Location, PersonalLedger, PersonalStore
 from algorithms.core.report import RoundReport
 from algorithms.core.sums import Sum
 from algorithms.ditto import ditto
+from algorithms.dpsgd import dpsgd
 from algorithms.fedasync import fedasync
 from algorithms.fedavg import fedavg
 from algorithms.fedavgm import fedavgm
@@ -46,6 +47,7 @@ from algorithms.options.own_selection import OwnSelection, SelectionContext
 from algorithms.options.privacy import AdaptiveClip, Privacy
 from algorithms.options.robust import Robust
 from algorithms.options.stages import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK
+from algorithms.options.topology import Topology
 from algorithms.options.uplink import Uplink
 from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
 from algorithms.parts.algorithm import Algorithm
@@ -64,6 +66,7 @@ from algorithms.pfedme import pfedme
 from algorithms.qfedavg import q_fedavg
 from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
 from algorithms.scaffold import scaffold
+from algorithms.sgp import sgp
 from algorithms.silobn import silobn
 from algorithms.staticbn import static_bn
 from algorithms.training.compute import Compute
@@ -178,6 +181,7 @@ __all__ = [
     "Stretched",
     "Sum",
     "TopK",
+    "Topology",
     "Trainer",
     "TravellingModel",
     "TrimmedMean",
@@ -194,6 +198,7 @@ __all__ = [
     "choose",
     "current_model",
     "ditto",
+    "dpsgd",
     "fedadagrad",
     "fedadam",
     "fedasync",
@@ -233,6 +238,7 @@ __all__ = [
     "radfedm",
     "radfedp",
     "scaffold",
+    "sgp",
     "silobn",
     "singleset",
     "start_round",

@@ -47,6 +47,7 @@ class Purpose(IntEnum):
     OWN_RECORD = 67
     OWN_SELECTION = 68
     OWN_CHOICE = 69
+    GRAPH = 70
 
 
 def generator(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> np.random.Generator:

@@ -110,7 +110,7 @@ LATER: tuple[Conflict, ...] = (
     ),
     Conflict(
         *("virtual time of the devices", "synchronous rounds of its own"),
-        "not be used together, because all clients of such a round exchange with the server at once",
+        "not be used together, because all clients of such a round exchange models at once",
         "use another algorithm",
     ),
     Conflict(

@@ -38,7 +38,7 @@ OptionKind = TypeVar("OptionKind", bound="Option")
 
 ORDER = (
     *("devices", "joins", "newcomer", "importance", "virtual-time", "oort", "own-selection", "candidates"),
-    *("attack", "uplink", "privacy", "aggregate", "downlink", "dl", "common-step", "bn"),
+    *("attack", "uplink", "privacy", "aggregate", "downlink", "dl", "common-step", "bn", "topology"),
 )
 """Names of the options in the order of their hooks, which is part of every result; other options come last."""
 
@@ -184,6 +184,18 @@ class Option:
 
     def check_cohort(self, size: int, clients: int) -> None:
         """Raise InputError if the option contradicts the size of the cohort, or the number of training clients."""
+
+    def describe(self, clients: NDArray[np.int64], seed: int) -> str:
+        """Return a sentence on the option with these training clients, for the log and the report; "" for none.
+
+        Raises:
+            InputError: the option contradicts the clients.
+        """
+        return ""
+
+    def tables(self, state: State, fleet: Fleet) -> Mapping[str, Mapping[str, NDArray[Any]]]:
+        """Return tables of a finished run, columns by name, by the names of their files."""
+        return {}
 
     def attend(self, draft: Draft) -> Draft:
         """Return the round with other clients to draw from, with its cohort, or with a note for the later hooks."""

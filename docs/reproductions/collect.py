@@ -35,6 +35,7 @@ PAPERS = {
     "topk": "Top-k with error feedback",
     "fedscale": "FedBuff against synchronous rounds, as FedScale reports it",
     "robust": "Median and Krum against attackers",
+    "gossip": "Gossip: exponential graphs against a ring",
 }
 """Title of each page by the prefix of its reproductions' names, in order."""
 

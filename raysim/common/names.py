@@ -29,7 +29,10 @@ STOPPED = "stopped.json"
 METRICS, UPDATES, CLIENTS = "metrics.parquet", "updates.parquet", "clients.parquet"
 MODEL, PERSONAL, CLUSTERS = "model.safetensors", "personal.safetensors", "clusters.safetensors"
 
-RESULTS = (METRICS, UPDATES, CLIENTS, MODEL, PERSONAL, CLUSTERS)
+EDGES = "edges.parquet"
+"""Table that an option leaves: messages and bytes from client to client."""
+
+RESULTS = (METRICS, UPDATES, CLIENTS, MODEL, PERSONAL, CLUSTERS, EDGES)
 """Files of an algorithm that stay."""
 
 DRAFTS = ".*.partial.*"

@@ -28,6 +28,7 @@ from raysim.config.options import OptionTable, Tell, option_tables, options_of
 from raysim.config.privacy import PrivacyTable
 from raysim.config.read import short_name
 from raysim.config.sampling import OortTable, cohort_rule
+from raysim.config.topology import TopologyTable
 from raysim.config.uplink import DownlinkTable, UplinkTable
 
 CHOOSE = "choose"
@@ -102,6 +103,8 @@ class AlgorithmTable(ConfigTable):
     """Way of the global model's change to the clients; takes precedence over the common `[downlink]`."""
     privacy: PrivacyTable | None = None
     """Differential privacy of users; takes precedence over the common `[privacy]`."""
+    topology: TopologyTable | None = None
+    """Graph over which clients send each other models; takes precedence over the common `[topology]`."""
     model: ModelTable | None = None
     """Model of this algorithm alone; by default the common `[model]`."""
 

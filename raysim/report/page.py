@@ -8,6 +8,7 @@ from raysim.plots.style import strokes_of_runs
 from raysim.report import commands, curves, each_client, tables
 from raysim.report.clients import describe
 from raysim.report.compare import differences
+from raysim.report.links import links
 from raysim.report.read import RunOutput, read_runs
 from raysim.report.templates import save, template
 from raysim.report.words import used_terms
@@ -46,6 +47,7 @@ def render(runs: Sequence[RunOutput]) -> str:
         "evaluation": list(curves.evaluation(results, strokes)),
         "by_costs": list(curves.by_costs(results, strokes)),
         "measures": list(curves.measures(results, strokes)),
+        "links": list(links(results, strokes)),
         "training": list(curves.training(results, strokes)),
         "stages": curves.breakdown(results),
         "commands": commands.breakdown(runs),

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from partitioning import InputError, Population, fetch
 from partitioning.common.paths import read_parquet, read_text
 from partitioning.store.remote import is_uri
-from raysim.common.names import CLIENTS, CONFIG, POPULATION, STOPPED, SUMMARY
+from raysim.common.names import CLIENTS, CONFIG, EDGES, POPULATION, STOPPED, SUMMARY
 from raysim.config.read import algorithm_names
 from raysim.store.journal import batches, joined
 from raysim.store.summary import read_summary
@@ -40,6 +40,7 @@ class AlgorithmOutput:
             value is not a number.
         summary: `summary.json`; while the algorithm has not ended, the reason of its stop, or nothing.
         clients: `clients.parquet`; None if the clients were not scored, or the algorithm has not ended.
+        edges: `edges.parquet`; None if clients send each other nothing, or the algorithm has not ended.
     """
 
     name: str
@@ -47,6 +48,7 @@ class AlgorithmOutput:
     metrics: Mapping[str, Column]
     summary: Mapping[str, Any]
     clients: pa.Table | None = None
+    edges: pa.Table | None = None
 
     def column(self, name: str) -> Column:
         """Return a column; all NaN if the run did not measure it."""
@@ -169,13 +171,14 @@ def _has_rows(folder: Path) -> bool:
 
 def _read_output(folder: Path, label: str) -> AlgorithmOutput:
     path, journal, scored = folder / "metrics.parquet", folder / "metrics.journal", folder / CLIENTS
+    linked = folder / EDGES
     summary = _read_summary(folder / STOPPED) | _read_summary(folder / SUMMARY)
     with readable_table(path, "run again, or resume the run"):
         # Until the algorithm ends, its rows are in the journal.
         table = read_parquet(path) if path.is_file() else _rows_so_far(journal)
-        clients = read_parquet(scored) if scored.is_file() else None
+        clients, edges = (read_parquet(each) if each.is_file() else None for each in (scored, linked))
     metrics = {name: _floats(table.column(name)) for name in table.column_names}
-    return AlgorithmOutput(folder.name, label, metrics, summary, clients)
+    return AlgorithmOutput(folder.name, label, metrics, summary, clients, edges)
 
 
 def _rows_so_far(journal: Path) -> pa.Table:

@@ -234,13 +234,14 @@ def kinds(results: Outputs) -> ResultTable | None:
 
 
 def endings(results: Outputs) -> list[str]:
-    """Return sentences about stops, client updates that were not finite, models of an earlier round, and epsilon."""
+    """Return sentences about options, stops, updates that were not finite, models of an earlier round, and epsilon."""
     sentences = []
     for each in results:
         if each.model_round is not None:
             sentences.append(
                 f"{each.label}: the model and the values shown here are those of round {each.model_round}."
             )
+        sentences += [f"{each.label}: {text}." for text in each.summary.get("options", ())]
         if each.summary.get("stopped"):
             sentences.append(f"{each.label} was stopped after round {each.rounds}: {each.summary['stopped']}.")
         if updates := each.total("nonfinite"):

@@ -165,6 +165,7 @@ MEASURES = {
     "dl_updates": Term(
         "Divergence of local updates", "disagreement in direction among the changes that a round's client updates make"
     ),
+    "consensus": Term("Distance from consensus", "mean squared distance of the clients' models from their mean"),
     "bn_change": Term("Change of batch-norm statistics", "change from one round to the next"),
     "bn_deviation": Term("Deviation of batch-norm statistics", "deviation of the clients' from the aggregated ones"),
     "bn_variance": Term(

@@ -93,7 +93,7 @@ def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
             ending = {"stopped": str(error), "algorithm": shown(workers.algorithm), "fingerprint": run.fingerprint}
             files.stop(ending)
             raise
-        summary = summary_of(result, experiment.evaluate.target, run.fingerprint)
+        summary = summary_of(result, experiment.evaluate.target, run.fingerprint) | {"options": plan.of_options}
         clients = None
         if workers.devices is not None or run.plan.clients is not None:
             scored = state, workers.algorithm, fleet, run.plan.targets, files.accounts(workers.census.clients)
@@ -103,7 +103,8 @@ def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
         summary["machine_traffic"] = traffic = fleet.by_node()
         for node, sums in traffic.items():
             LOG.info("%s: node %s: %d bytes in, %d bytes out", name, node, sums["bytes_in"], sums["bytes_out"])
-        files.finish(state, fleet.layouts, summary, module.state_dict(), clients)
+        tables = {name: table for each in workers.algorithm.folded for name, table in each.tables(state, fleet).items()}
+        files.finish(state, fleet.layouts, summary, module.state_dict(), clients, tables)
         started = fleet.starting
     run.loggers.end(result.totals)
     options.stopwatch.split({"training": spent.training, "fleet": started, "evaluation": spent.evaluation})

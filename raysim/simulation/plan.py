@@ -46,6 +46,7 @@ class AlgorithmPlan:
         workers: plan of its workers.
         rounds: number of its rounds.
         of_clients: ids of the training clients, and columns about them; see `client_facts`.
+        of_options: sentences of its options on these clients.
     """
 
     name: str
@@ -53,6 +54,7 @@ class AlgorithmPlan:
     workers: WorkerPlan
     rounds: int
     of_clients: pa.RecordBatch
+    of_options: list[str]
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,9 @@ def _resolved(
     algorithm, layouts, census = workers.algorithm, workers.layouts, workers.census
     with workers.keyed(Purpose.OWN_RECORD):
         of_clients = client_facts(algorithm.folded, census.clients, experiment.seed)
+        of_options = [text for each in algorithm.folded if (text := each.describe(census.clients, experiment.seed))]
+    for text in of_options:
+        LOG.info("%s: %s", name, text)
     check_virtual_time(algorithm, workers.devices)
     check_updates(algorithm, census, workers.lanes or 1)
     check_measures(evaluate.measures, targets, evaluate.interval(0), algorithm, layouts)
@@ -179,7 +184,9 @@ def _resolved(
     if experiment.epochs is not None:
         rounds = rounds_of(experiment.epochs, algorithm, census)
         LOG.info("%s: %g epochs are %d rounds", name, experiment.epochs, rounds)
-    return AlgorithmPlan(name, table.computed(algorithm.local.compute.execution), workers, rounds, of_clients)
+    return AlgorithmPlan(
+        name, table.computed(algorithm.local.compute.execution), workers, rounds, of_clients, of_options
+    )
 
 
 def model_plan(table: ModelTable, seed: int, samples: PreparedSamples, labels: LabelReader) -> ModelPlan:

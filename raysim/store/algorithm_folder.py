@@ -198,6 +198,7 @@ class AlgorithmFolder:
         summary: Mapping[str, Any],
         initial: Mapping[str, Tensor],
         clients: pa.Table | None = None,
+        tables: Mapping[str, Mapping[str, np.ndarray]] = {},
     ) -> None:
         """Write models and tables, then the summary that marks them as complete; remove everything else.
 
@@ -207,6 +208,7 @@ class AlgorithmFolder:
             summary: contents of `summary.json`.
             initial: state of the module before training, with the frozen entries.
             clients: table of the clients, `clients.parquet`; None for none.
+            tables: columns of further tables, by the names of their files.
         """
         self._background.close()
         frozen = layouts.frozen.pack(initial)
@@ -219,9 +221,10 @@ class AlgorithmFolder:
                 with write_whole(self.path / file) as aside:
                     # `save_file` raises an error of its own for a fault of the disk, and leaves a draft behind.
                     aside.write_bytes(save({name: np.ascontiguousarray(array) for name, array in entries.items()}))
-        if clients is not None:
-            with write_whole(self.path / CLIENTS) as aside:
-                pq.write_table(clients, aside)
+        further = {f"{name}.parquet": pa.table(dict(columns)) for name, columns in tables.items()}
+        for file, table in {**further, **({} if clients is None else {CLIENTS: clients})}.items():
+            with write_whole(self.path / file) as aside:
+                pq.write_table(table, aside)
         self._metrics.finish()
         self._updates.finish()
         sync(*(path for path in self.path.iterdir() if path.is_file()), self.path)

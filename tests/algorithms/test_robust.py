@@ -67,7 +67,7 @@ ATTACKS = (
 )
 REFUSED = {
     *("fedasync", "fedbuff", "centralized", "ifca", "fedtan", "fedbs", "fednova", "q-fedavg", "singleset"),
-    *("radfed", "radfedp", "radfedm", "radfeda", "radfedi"),
+    *("dpsgd", "sgp", "radfed", "radfedp", "radfedm", "radfeda", "radfedi"),
 }
 """Algorithms that make no sense with a robust rule or an attack."""
 

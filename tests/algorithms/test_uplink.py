@@ -43,7 +43,7 @@ CHAINS = {
 }
 
 REFUSED = [
-    *[(name, chain) for name in ("centralized", "singleset") for chain in CHAINS],
+    *[(name, chain) for name in ("centralized", "singleset", "dpsgd", "sgp") for chain in CHAINS],
     *[(name, "random-k with feedback") for name in ("fedasync", "fedbuff")],
 ]
 

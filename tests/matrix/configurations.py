@@ -190,6 +190,7 @@ def _options() -> dict[str, dict[str, Any]]:
         ),
         "ifca by an own rule": experiment("ifca", clusters=3, choose="matrix_code:steady"),
         "domains": experiment("fedbn", {"fleet": {"block": "auto"}}),
+        "redrawn gossip": experiment("dpsgd", topology={"graph": "erdos-renyi", "probability": 0.5, "redraw": "round"}),
     }
 
 
@@ -270,6 +271,17 @@ def _pairs() -> dict[str, dict[str, Any]]:
         "twins of static-bn": experiment("static-bn", TWINS),
         "twins of centralized": experiment("centralized", {**TWINS, "model": NORMED}),
         "twins of augmented clients": experiment(tables={**TWINS, "data": AUGMENTED}),
+        "gossip of received models": experiment(
+            "dpsgd", {"topology": {"graph": "exponential"}}, order="combine-then-adapt", active=0.7, fraction=None
+        ),
+        "directed gossip in batches": experiment(
+            "sgp",
+            {"model": NORMED, "local": {"lr": 0.1, "batch_size": 16, "batches": 2}},
+            topology={"graph": "random-regular", "degree": 4, "directed": True},
+        ),
+        "gossip by the best": experiment(
+            "dpsgd", {"evaluate": {"every": 1, "select": "best", "select_by": "test_accuracy"}}, joins={"1": 2, "4": 4}
+        ),
         "low-rank mlp": experiment(tables=LOW_RANK, fraction=None, cohort=20),
         "low-rank radfed": experiment("radfed", LOW_RANK, fraction=None, cohort=20),
     }
@@ -299,6 +311,8 @@ ON_ACTORS = (
     "apfl",
     "ifca",
     "ifca by an own rule",
+    "dpsgd tuned",
+    "directed gossip in batches",
     "fedasync of vanishing clients",
     "fedbuff with devices",
     "oort with stale updates",
@@ -319,5 +333,5 @@ ON_ACTORS = (
 )
 """Configurations on actors in the default suite: each way in which the driver and actors share the work."""
 
-KILLED = ("fedbn tuned", "fedbuff at night", "feedback and downlink")
+KILLED = ("fedbn tuned", "redrawn gossip", "fedbuff at night", "feedback and downlink")
 """Configurations that are killed in the default suite: with personal state, updates under way, and options' memory."""

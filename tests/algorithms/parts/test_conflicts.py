@@ -31,9 +31,11 @@ from algorithms import (
     Samples,
     Sharing,
     TopK,
+    Topology,
     Uplink,
     WeightedMix,
     centralized,
+    dpsgd,
     fedasync,
     fedavg,
     fedbuff,
@@ -108,6 +110,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     'late = "stale"': {"deadline": 1.0, "late": "stale"},
     "over > 1": {"over": 1.5},
     "weighted-mix": {"server": WeightedMix(0.5)},
+    "topology": {"options": (Topology(),)},
+    "directed graph": {"options": (Topology(directed=True),)},
+    "unequal shares": {"options": (Topology("erdos-renyi", probability=0.5, mixing="uniform"),)},
+    "models for a server": {},
     "virtual time of the devices": {},
     "weights above one": {},
     "option of plain rounds": {"options": (Traced(),)},
@@ -130,6 +136,7 @@ WHOLE: dict[str, Callable[[], Algorithm]] = {
     "centralized": lambda: centralized(EVERY, LOCAL),
     "asynchronous arrivals": lambda: fedasync(EVERY, LOCAL),
     "buffer of arrivals": lambda: fedbuff(EVERY, LOCAL),
+    "D-PSGD": lambda: dpsgd(EVERY, LOCAL),
     "max_staleness": lambda: fedasync(EVERY, LOCAL, max_staleness=3),
 }
 """Algorithms that have a setting, of themselves."""
@@ -237,6 +244,6 @@ def test_options_are_the_same_in_all_phases() -> None:
 
 def test_every_setting_is_of_a_pair() -> None:
     named = {name for each in CONFLICTS for name in (each.one, each.other)}
-    assert set(SETTINGS) <= named <= {*SETTINGS, *CHANGES}
+    assert set(SETTINGS) <= named <= {*SETTINGS, *CHANGES, *WHOLE}
     assert named <= {*CHANGES, *WHOLE}
     assert len({(each.one, each.other) for each in CONFLICTS}) == len(CONFLICTS)

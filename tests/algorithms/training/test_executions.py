@@ -86,7 +86,7 @@ NOT_FUSED = NEEDS_BATCH_NORM | {"apfl", "pfedme", "per-fedavg", "moon"}
 
 FORMED = NOT_FUSED | {
     *("fedasync", "fedbuff", "centralized", "ifca", "radfedi", "q-fedavg", "scaffold", "feddyn"),
-    *("singleset", "fedper", "fedrep", "lg-fedavg", "fedbabu", "ditto"),
+    *("dpsgd", "sgp", "singleset", "fedper", "fedrep", "lg-fedavg", "fedbabu", "ditto"),
 }
 """Algorithms that form each client's model."""
 

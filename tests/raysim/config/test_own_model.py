@@ -137,7 +137,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def test_it_runs_from_a_file_and_from_python_with_the_same_bytes(folder: Path, two_actors: raysim.Actors) -> None:
     file = folder / "experiment.toml"
-    # Models that are redistributed are made by actors alone, never by the driver while they start.
     algorithm = [{"name": "radfed", "aggregate_every": 2, "cohort": 4}, {"name": "fedbn"}]
     raw = {**BASE, "algorithm": algorithm}
     file.write_text(tomli_w.dumps({**raw, "model": {"name": "own_model:Mine", "hidden": 4}}))

@@ -15,6 +15,7 @@ import torch
 from ray.experimental import get_object_locations
 
 import partitioning
+import raysim
 from algorithms import (
     Block,
     DivergedError,
@@ -33,6 +34,7 @@ from algorithms import (
 from algorithms.core.layout import Packed
 from algorithms.parts.option import Draft
 from raysim.common.errors import InputError
+from raysim.config.tables import FleetTable
 from raysim.data.sources import load
 from raysim.fleet import ray_fleet
 from raysim.fleet.client_actors import ClientActors
@@ -91,16 +93,7 @@ def stored_sizes(references: list[Any]) -> list[int]:
         time.sleep(0.05)
 
 
-def let_one_arrive(actors: ClientActors, population: Path) -> None:
-    """Run rounds until an actor is ready: until then the driver trains, and holds what it trains."""
-    fleet = fleet_of(actors, population, hidden=8)
-    state = start(fleet, 8)
-    while not actors.pool.arrived:
-        state = next_round(state, fedavg(HALF, LOCAL), fleet)
-
-
 def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, population: Path) -> None:
-    let_one_arrive(actors, population)
     fleet = fleet_of(actors, population, hidden=1000)
     algorithm = radfed(HALF, LOCAL, aggregate_every=3)
     model_bytes = 4 * fleet.layouts.shared.floats
@@ -124,7 +117,6 @@ def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, popu
 
 
 def test_small_models_are_inlined_and_counted_apart(actors: ClientActors, population: Path) -> None:
-    let_one_arrive(actors, population)
     fleet = fleet_of(actors, population, hidden=16)
     algorithm = radfed(HALF, LOCAL, aggregate_every=5)
     next_round(start(fleet, 16), algorithm, fleet)
@@ -134,17 +126,18 @@ def test_small_models_are_inlined_and_counted_apart(actors: ClientActors, popula
 def test_the_driver_redistributes_small_models_until_an_actor_is_ready(
     shared_ray: SharedRay, population: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shared_ray.start()
     algorithm, models = radfed(HALF, LOCAL, aggregate_every=3), []
     for most in (2**28, 0):
         monkeypatch.setattr(ray_fleet, "DRIVER_BYTES", most)
-        shared_ray.end()
-        fleet = fleet_of(shared_ray.place(2), population, hidden=16)
-        state = next_round(start(fleet, 16), algorithm, fleet)
-        held = [isinstance(each.reference.value, Packed) for each in state.travelling_models]
-        assert any(held) is bool(most)
-        for _ in range(2):
-            state = next_round(state, algorithm, fleet)
-        models.append(state.model.floats)
+        with raysim.Actors(2) as starting, starting.place(FleetTable()) as place:
+            fleet = fleet_of(place, population, hidden=16)
+            state = next_round(start(fleet, 16), algorithm, fleet)
+            held = [isinstance(each.reference.value, Packed) for each in state.travelling_models]
+            assert any(held) is bool(most)
+            for _ in range(2):
+                state = next_round(state, algorithm, fleet)
+            models.append(state.model.floats)
     np.testing.assert_array_equal(*models)
 
 
