@@ -169,9 +169,10 @@ class AlgorithmTable(ConfigTable):
         parts += [choose] if isinstance(choose := getattr(self, CHOOSE, None), str) else []
         return parts if self.model is None else [*parts, self.model.name]
 
-    def computed(self, execution: str) -> AlgorithmTable:
-        """Return the table with `local.execution` resolved."""
-        return self.model_copy(update={"local": self.local.model_copy(update={"execution": execution})})
+    def computed(self, compute: Compute) -> AlgorithmTable:
+        """Return the table with `local.execution` and `local.channels_last` resolved."""
+        resolved = {"execution": compute.execution, "channels_last": compute.channels_last}
+        return self.model_copy(update={"local": self.local.model_copy(update=resolved)})
 
 
 INNER = ("local", "server", *option_tables(AlgorithmTable), "model")
