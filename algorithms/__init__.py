@@ -55,6 +55,7 @@ from algorithms.options.uplink import Uplink
 from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Concurrent, Drawn, matching, parallelism
+from algorithms.parts.clustered import ChoiceContext, OwnChoice
 from algorithms.parts.option import Option
 from algorithms.parts.phases import phases
 from algorithms.parts.rules import AfterRound, LossAgreement, Rule, SteadyStatistics
@@ -109,6 +110,7 @@ __all__ = [
     "BatchStatistics",
     "Block",
     "Census",
+    "ChoiceContext",
     "ClientData",
     "ClientInput",
     "ClientLoss",
@@ -152,6 +154,7 @@ __all__ = [
     "Option",
     "Outcome",
     "Output",
+    "OwnChoice",
     "OwnSelection",
     "Packed",
     "Participation",

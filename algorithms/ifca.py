@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from algorithms.core.errors import require
+from algorithms.core.returned import name_of
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.clustered import Clustered
+from algorithms.parts.clustered import Clustered, OwnChoice
 from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.training.local import Local
@@ -30,7 +32,14 @@ class ClusteredRound(Clustered):
         return start_clustered(state, algorithm, fleet, self.clusters)
 
 
-def ifca(participation: Participation, local: Local, server: Server = Assign(), *, clusters: int = 2) -> Algorithm:
+def ifca(
+    participation: Participation,
+    local: Local,
+    server: Server = Assign(),
+    *,
+    clusters: int = 2,
+    choose: str | Callable[..., Any] = "loss",
+) -> Algorithm:
     """Train k global models; each client trains the one with the lowest loss on its samples (clustered learning).
 
         j_i <- argmin_j F_i(w_j)                            for each client i of the cohort
@@ -45,9 +54,10 @@ def ifca(participation: Participation, local: Local, server: Server = Assign(), 
         local: content of a client update.
         server: step from the mean to the next global model; each model has a memory of its own.
         clusters: number of models, k >= 2.
+        choose: "loss" for the lowest loss, as in the paper, or a function of a `ChoiceContext` of your own.
 
     Raises:
-        InputError: `clusters` is below 2.
+        InputError: `clusters` is below 2, or `choose` is unknown.
 
     Paper: Algorithm 1, option II (model averaging).
 
@@ -58,4 +68,8 @@ def ifca(participation: Participation, local: Local, server: Server = Assign(), 
     """
     whole = isinstance(clusters, int) and clusters >= 2
     require(whole, "algorithm.clusters", clusters, "a whole number >= 2", "set it to 2, or use fedavg")
-    return replace(fedavg(participation, local, server), own_round=ClusteredRound(clusters))
+    known = callable(choose) or choose == "loss"
+    require(known, "algorithm.choose", choose, '"loss", or a function of your own', 'set it to "loss"')
+    own = OwnChoice(name_of(choose), choose) if callable(choose) and not isinstance(choose, OwnChoice) else choose
+    rule = own if isinstance(own, OwnChoice) else None
+    return replace(fedavg(participation, local, server), own_round=ClusteredRound(clusters, rule))

@@ -46,6 +46,7 @@ class Purpose(IntEnum):
     OWN_ROUND = 66
     OWN_RECORD = 67
     OWN_SELECTION = 68
+    OWN_CHOICE = 69
     GRAPH = 70
     EDGES = 80
     LEVELS = 81

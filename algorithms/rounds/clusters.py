@@ -18,6 +18,7 @@ from algorithms.core.layout import Packed
 from algorithms.core.layouts import Layouts
 from algorithms.core.state import CLUSTERS, State
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.clustered import ChoiceContext
 from algorithms.parts.cohort import blocks_of
 from algorithms.parts.option import Draft, Received
 from algorithms.rounds.round import PendingRound, aggregate
@@ -35,9 +36,7 @@ UNCHOSEN = -1
 
 @dataclass(frozen=True)
 class Choices(Function):
-    """Function of a fleet: the number of the model with the lowest loss on each client of a block.
-
-    Of equal losses the first counts, and so it does without samples of the part, or without a finite loss.
+    """Function of a fleet: the sum of the losses of each client of a block under each model, and its samples.
 
     Args:
         part: part of each client's samples.
@@ -49,8 +48,8 @@ class Choices(Function):
     loss: Loss
     round_number: int
 
-    def join(self, left: list[int], right: list[int]) -> list[int]:
-        return left + right
+    def join(self, left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.concatenate([left, right])
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         data = [worker.data.samples(client, self.part) for client in block.clients]
@@ -58,7 +57,7 @@ class Choices(Function):
         counts = np.array([len(labels) for _, labels in data])
         with worker.keyed(Purpose.OWN_REPORT, self.round_number, block.number):
             losses = np.array([self._losses(worker, pair, x, y, counts) for pair in values])
-        return Output(np.argmin(np.nan_to_num(losses, nan=np.inf), axis=0).tolist())
+        return Output(np.concatenate([losses.T, counts[:, None]], axis=1))
 
     @torch.no_grad()
     def _losses(
@@ -88,7 +87,7 @@ def start_clustered(state: State, algorithm: Algorithm, fleet: Fleet, clusters: 
     """
     state = state if len(state.models) > 1 else _beginning(state, fleet, clusters)
     draft = Draft.of(state, algorithm, fleet).attended()
-    choices = choices_of(draft.drawn, blocks_of(draft, draft.drawn), state, algorithm.local.loss, fleet)
+    choices = choices_of(draft.drawn, blocks_of(draft, draft.drawn), state, algorithm, fleet)
     parts = grouped(draft, state.models, choices)
     groups = Groups(parts)
 
@@ -105,25 +104,37 @@ def choices_of(
     clients: NDArray[np.int64],
     blocks: Sequence[Block],
     state: State,
-    loss: Loss,
+    algorithm: Algorithm,
     fleet: Fleet,
     part: SamplePart = "train",
 ) -> NDArray[np.int64]:
-    """Return the number of the model with the lowest loss on each client's samples, int64 [n].
+    """Return the number of the model that each client chooses, int64 [n]: by the user's rule, or by the lowest loss.
+
+    Of equal losses the first counts, and so it does without samples of the part, or without a finite loss.
 
     Args:
         clients: ids of the clients, int64 [n].
         blocks: blocks of these clients, in their order.
         state: state with the models.
-        loss: loss that is compared.
+        algorithm: parts of the algorithm.
         fleet: fleet that runs the blocks.
         part: part of each client's samples.
     """
     if not len(clients):
         return np.zeros(0, np.int64)
     models = [fleet.put((model, state.average)) for model in state.models]
-    chosen: list[int] = map_joined(fleet, Choices(part, loss, state.round), blocks, models)[0]
-    return np.array(chosen, np.int64)
+    found = map_joined(fleet, Choices(part, algorithm.local.loss, state.round), blocks, models)[0]
+    sums, counts = np.nan_to_num(found[:, :-1], nan=np.inf), np.maximum(found[:, -1:], 1)
+    rule = getattr(algorithm.own_round, "choose", None)
+    if rule is None:
+        best: NDArray[np.int64] = np.argmin(sums, axis=1)
+        return best
+    census, last = fleet.census.clients, np.append(state.of(CLUSTERS)["chosen"], UNCHOSEN)
+    places = np.minimum(np.searchsorted(census, clients), len(census) - 1)
+    chosen = last[np.where(census[places] == clients, places, len(census))]
+    draws = generator(state.seed, Purpose.OWN_CHOICE, state.round)
+    choices: NDArray[np.int64] = rule(ChoiceContext(state.round, clients, sums / counts, chosen, draws))
+    return choices
 
 
 def permuted(model: Packed, layouts: Layouts, seed: int, number: int) -> Packed:

@@ -144,6 +144,7 @@ def parts() -> str:
         "`aggregate`": (aggregation,),
         "`attack`": (attack,),
         "`edges`, levels": (algorithms.Edges, algorithms.Sizes),
+        "Several global models": (algorithms.OwnChoice, algorithms.ChoiceContext),
         "Phases": (phases, rules),
     }
     text = [directives([algorithms.Algorithm])]

@@ -16,6 +16,7 @@ from pydantic import Field
 from algorithms import Algorithm, Compute, Local, Mean, Participation, Robust
 from algorithms.names import ALGORITHMS, SERVERS
 from algorithms.options.aggregation import AGGREGATES, Aggregate
+from algorithms.parts.clustered import OwnChoice
 from algorithms.parts.reporting import LateUpdates, Reporting
 from algorithms.training.loss import LOSSES, Loss, OwnLoss
 from algorithms.training.own_update import OwnUpdate
@@ -30,6 +31,9 @@ from raysim.config.read import short_name
 from raysim.config.sampling import OortTable, cohort_rule
 from raysim.config.topology import TopologyTable
 from raysim.config.uplink import DownlinkTable, UplinkTable
+
+CHOOSE = "choose"
+"""Key of an algorithm with several global models that may name a user's rule of choice."""
 
 
 class LocalTable(ConfigTable):
@@ -125,7 +129,7 @@ class AlgorithmTable(ConfigTable):
                     ),
                     _local_of(self.local),
                     own.resolve("server.rule", self.server.rule, SERVERS)(**self.server.rule_keys),
-                    **self.beyond(AlgorithmTable),
+                    **self.beyond(AlgorithmTable) | choice_of(getattr(self, CHOOSE, "")),
                 )
                 if isinstance(algorithm, Algorithm):
                     algorithm = algorithm.having(*filter(None, (each.option(self) for each in self.options)))
@@ -165,11 +169,13 @@ class AlgorithmTable(ConfigTable):
         """Names that may be the user's own: everything behind the algorithm's result."""
         stages = [name for table in self.options for name in table.named]
         parts = [self.name, self.sampling, self.server.rule, self.local.loss, self.local.update or "", *stages]
+        parts += [choose] if isinstance(choose := getattr(self, CHOOSE, None), str) else []
         return parts if self.model is None else [*parts, self.model.name]
 
-    def computed(self, execution: str) -> AlgorithmTable:
-        """Return the table with `local.execution` resolved."""
-        return self.model_copy(update={"local": self.local.model_copy(update={"execution": execution})})
+    def computed(self, compute: Compute) -> AlgorithmTable:
+        """Return the table with `local.execution` and `local.channels_last` resolved."""
+        resolved = {"execution": compute.execution, "channels_last": compute.channels_last}
+        return self.model_copy(update={"local": self.local.model_copy(update=resolved)})
 
 
 INNER = ("local", "server", *option_tables(AlgorithmTable), "model")
@@ -198,6 +204,19 @@ def update_of(name: str | None) -> OwnUpdate | None:
     if personal is not None:
         own.check_parameters("local.update", f"{name}.personal", personal, ("model",))
     return OwnUpdate(name, train, personal)
+
+
+def choice_of(name: object) -> dict[str, OwnChoice]:
+    """Return the argument of an algorithm that is the user's rule of choice; none if the name is no such rule's.
+
+    Raises:
+        InputError: no such function, or it cannot take a context.
+    """
+    if not isinstance(name, str) or ":" not in name:
+        return {}
+    key, rule = f"algorithm.{CHOOSE}", own.resolve(f"algorithm.{CHOOSE}", name, {})
+    own.check_parameters(key, name, own.instance(key, name, rule), ("context",))
+    return {CHOOSE: OwnChoice(name, rule)}
 
 
 def loss_keys(name: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -34,7 +34,11 @@ def kind(annotation: Any, metadata: Iterable[Any] = (), tests: Sequence[Accepts]
     if origin is Literal:
         return " or ".join(json.dumps(value) for value in inner)
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(kind(one, metadata, tests) for one in inner if one is not NoneType))
+        return " or ".join(
+            dict.fromkeys(
+                kind(one, metadata, tests) for one in inner if one is not NoneType and get_origin(one) is not Callable
+            )
+        )
     if inspect.isclass(origin) and issubclass(origin, Mapping):
         return f"table of {_single(kind(inner[1], (), [_in_table(test) for test in tests]))}"
     if inspect.isclass(origin) and issubclass(origin, Sequence):

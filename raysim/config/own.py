@@ -35,7 +35,7 @@ CHAINS = ("uplink", "downlink")
 """Tables with a chain of stages, which may be the user's own, at the top level and inside `[algorithm]`."""
 NAMING_KEYS = (("server", "rule"), ("model", "name"), ("local", "loss"), ("local", "update"))
 """Tables with a key that may name the user's own code, at the top level and inside `[algorithm]`."""
-ALGORITHM_KEYS = ("name", "sampling")
+ALGORITHM_KEYS = ("name", "sampling", "choose")
 """Keys of `[algorithm]` that may name the user's own code."""
 LISTING_KEYS = (("watch", "loggers"), ("evaluate", "metrics"), ("data", "augment"))
 """Tables with a key that lists names, or is one, the user's own code among them."""

@@ -289,7 +289,7 @@ def models_of_owners(
     if len(state.models) > 1:
         part: SamplePart = "all" if target.part == "all" else "train"
         blocks = blocks_on(target, [None], shape)
-        return list(choices_of(target.owners, blocks, state, algorithm.local.loss, fleet, part).tolist())
+        return list(choices_of(target.owners, blocks, state, algorithm, fleet, part).tolist())
     owned = fleet.layouts.has_own_models and target.part != "all"
     return list(_locations(state, target.owners.tolist())) if owned else None
 

@@ -184,9 +184,7 @@ def _resolved(
     if experiment.epochs is not None:
         rounds = rounds_of(experiment.epochs, algorithm, census)
         LOG.info("%s: %g epochs are %d rounds", name, experiment.epochs, rounds)
-    return AlgorithmPlan(
-        name, table.computed(algorithm.local.compute.execution), workers, rounds, of_clients, of_options
-    )
+    return AlgorithmPlan(name, table.computed(algorithm.local.compute), workers, rounds, of_clients, of_options)
 
 
 def model_plan(table: ModelTable, seed: int, samples: PreparedSamples, labels: LabelReader) -> ModelPlan:

@@ -141,3 +141,49 @@ def test_the_files_hold_every_model(swapped: raysim.Run) -> None:
     states = [models[number].state_dict() for number in (0, 1)]
     assert all(torch.equal(value, states[0][name]) for name, value in first.state_dict().items())
     assert not all(torch.equal(value, states[0][name]) for name, value in states[1].items())
+
+
+def lowest(context):
+    assert not context.losses.flags.writeable and np.isfinite(context.losses).all()
+    return context.losses.argmin(1)
+
+
+class Stays:
+    """The first choice of a client, by its number, is its last one."""
+
+    def __call__(self, context):
+        return np.where(context.chosen < 0, context.clients % 2, context.chosen)
+
+
+def test_the_lowest_loss_as_an_own_rule_is_ifca(federation: Federation) -> None:
+    plain, own = (engine(federation, ifca(PARTICIPATION, LOCAL, choose=rule), rounds=3)[0] for rule in ("loss", lowest))
+    for one, other in zip(plain.models, own.models, strict=True):
+        assert one.floats.tobytes() == other.floats.tobytes()
+
+
+def test_an_own_rule_sees_the_last_choices(federation: Federation) -> None:
+    state, _ = engine(federation, ifca(PARTICIPATION, LOCAL, choose=Stays), rounds=6)
+    chosen = state.of("clusters")["chosen"]
+    assert set(chosen[chosen >= 0].tolist()) == {0, 1}
+    assert all(choice in (-1, client % 2) for client, choice in enumerate(chosen.tolist()))
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (
+            lambda context: context.losses.argmin(1)[:1],
+            "return 3 whole numbers, one for each client, and returns int64",
+        ),
+        (lambda context: context.losses.min(1), "return 3 whole numbers, one for each client, and returns float64"),
+        (lambda context: [2] * len(context.clients), "return numbers of models from 0 to 1, and returns 2"),
+    ],
+)
+def test_impossible_choices_are_refused(federation: Federation, rule: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        engine(federation, ifca(PARTICIPATION, LOCAL, choose=rule), rounds=1)
+
+
+def test_an_unknown_choice_is_refused() -> None:
+    with pytest.raises(InputError, match=r"algorithm\.choose = 'best': must be \"loss\", or a function"):
+        ifca(PARTICIPATION, LOCAL, choose="best")

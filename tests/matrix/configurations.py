@@ -201,6 +201,7 @@ def _options() -> dict[str, dict[str, Any]]:
             levels=[0.5, 1.0],
             by="round",
         ),
+        "ifca by an own rule": experiment("ifca", clusters=3, choose="matrix_code:steady"),
         "domains": experiment("fedbn", {"fleet": {"block": "auto"}}),
         "redrawn gossip": experiment("dpsgd", topology={"graph": "erdos-renyi", "probability": 0.5, "redraw": "round"}),
     }
@@ -339,6 +340,7 @@ ON_ACTORS = (
     "edges and fedbn",
     "heterofl tuned",
     "ordered lanes",
+    "ifca by an own rule",
     "dpsgd tuned",
     "directed gossip in batches",
     "fedasync of vanishing clients",

@@ -137,13 +137,15 @@ def needed(environment: str) -> Iterator[None]:
         raise SystemExit(f"{error}: {remedy}") from None
 
 
-def report(peer: str, version: str, arguments: argparse.Namespace, workers: int, stamps: Sequence[float]) -> None:
+def report(
+    peer: str, version: str, arguments: argparse.Namespace, workers: int, stamps: Sequence[float], **more: str
+) -> None:
     """Print the one line from the times of the merges; the first is the start, before round 1."""
     if len(stamps) != 1 + arguments.warm + arguments.rounds:
         raise SystemExit(f"{peer} ended after {len(stamps) - 1} rounds of {arguments.warm + arguments.rounds}")
     counted = stamps[arguments.warm :]
     seconds = [round(after - before, 6) for before, after in pairwise(counted)]
-    record = {"peer": peer, "version": version, "load": arguments.load, "workers": workers, "seconds": seconds}
+    record = {"peer": peer, "version": version, "load": arguments.load, "workers": workers, "seconds": seconds, **more}
     print(json.dumps(record), flush=True)
 
 

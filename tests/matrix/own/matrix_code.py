@@ -60,3 +60,11 @@ class Extrapolated:
 
 
 rarest.needs = ("change",)  # type: ignore[attr-defined]
+
+
+def steady(context):
+    """Every other client stays with its last model; the others choose by loss, or anything in the beginning."""
+    best = context.losses.argmin(1)
+    drawn = context.rng.integers(0, context.losses.shape[1], len(best))
+    first = np.where(context.round == 0, drawn, best)
+    return np.where((context.chosen >= 0) & (context.clients % 2 == 0), context.chosen, first)

@@ -133,7 +133,7 @@ def experiment(folder: Path, augment: Any, **local: Any) -> dict[str, Any]:
     ("augment", "text"),
     [
         ("augment_code:short", r"data\.augment = 'augment_code:short': must take \(sample, generator\)"),
-        (["flip", "augment_code:nosy"], r"data\.augment = 'augment_code:nosy'.*did you mean 'noisy'"),
+        (["flip", "augment_code:nosy"], r"data\.augment = 'augment_code:nosy'.*did you mean 'augment_code:noisy'"),
         (["turn"], r"unknown data\.augment = 'turn': must be one of append, crop, .*module:NAME"),
         (["append", "augment_code:noisy"], r'with "append": must be without an augmentation of your own'),
         (["append", "flap"], r"unknown data\.augment = 'flap'.*did you mean 'flip'"),
