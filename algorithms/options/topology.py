@@ -35,7 +35,7 @@ GRAPHS = (
 DRAWN = {"random-regular": "degree", "erdos-renyi": "probability"}
 """Graphs that are drawn, and the key of each."""
 
-WIDEST = 2000
+WIDEST = 1000
 """Clients up to which the spectral gap is computed, of a dense matrix."""
 
 SWAPS = 10

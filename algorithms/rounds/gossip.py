@@ -87,11 +87,12 @@ class Unstored(PersonalStore):
 
 @dataclass(frozen=True)
 class SentModels(Function):
-    """Client updates that leave two models of each client behind, its message and the trained one, and store none.
+    """Client updates that leave each client's message behind, and store no model.
 
         m_k = y_k + (v_k - 1) z_k,   with z_k the model that client k began with, and y_k the one that it trained
 
-    Batch-norm statistics and buffers are sent as v_k y_k, so that a mixed variance is never negative.
+    Batch-norm statistics and buffers are sent as v_k y_k, so that a mixed variance is never negative. If models are
+    sent as they began, y_k is left beside the message.
 
     Args:
         updates: client updates.
@@ -110,7 +111,7 @@ class SentModels(Function):
         return self.updates.join(left, right)
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
-        models: list[tuple[Packed, Packed]] = []
+        sent: list[tuple[Packed, ...]] = []
         layout = worker.resident.layouts.personal
         travels, _ = travelling(layout)
 
@@ -118,13 +119,12 @@ class SentModels(Function):
             for client, lane, begun in zip(trained.clients, trained.lanes, trained.personal, strict=True):
                 own = trained.trainer.personal(lane).copy()
                 pushed = self.surplus[client] * np.where(layout.parameters, begun.floats, own.floats) * travels
-                sent = begun if self.begun else Packed(own.floats + pushed, own.integers)
-                models.append((sent, own))
+                sent.append((begun, own) if self.begun else (Packed(own.floats + pushed, own.integers),))
 
         watching = replace(worker, personal=Unstored(worker.personal), watches=(*worker.watches, keep))
         value = self.updates(watching, block, *values).value
         rows = replace(value.rows, personal=(None,) * len(value.rows))
-        return Output(replace(value, rows=rows), tuple(models))
+        return Output(replace(value, rows=rows), tuple(sent))
 
 
 @dataclass(frozen=True)
@@ -202,9 +202,9 @@ class MixMessages(Function):
             mixed = mixed.plus(one, self.parameters)
         return Output(mixed)
 
-    def _mixed(self, layout: Layout, given: MixInput, sent: Sequence[tuple[Packed, Packed]]) -> Packed:
+    def _mixed(self, layout: Layout, given: MixInput, sent: Sequence[tuple[Packed, ...]]) -> Packed:
         """Return a client's model after mixing; entries beside the model stay its own."""
-        models, (message, trained) = Sum.zero(layout), sent[given.own]
+        models, message, trained = Sum.zero(layout), sent[given.own][0], sent[given.own][-1]
         for place, share in given.shares:
             models.add(sent[place][0], share)
         floats = (models.floats / given.weight).astype(layout.floating)
@@ -224,7 +224,7 @@ def mixing_blocks(
         draft: the round.
         mixing: mixing of the clients that take part.
         weights: push-sum weight of each client afterwards, [n].
-        objects: message and trained model of each client that takes part.
+        objects: what each client that takes part left behind.
     """
     clients, state, fleet = draft.fleet.census.clients, draft.state, draft.fleet
     sent = dict(zip(np.searchsorted(clients, draft.drawn).tolist(), objects, strict=True))

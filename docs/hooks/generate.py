@@ -143,6 +143,7 @@ def parts() -> str:
         "`server`": (server,),
         "`aggregate`": (aggregation,),
         "`attack`": (attack,),
+        "`topology`": (algorithms.Topology,),
         "Phases": (phases, rules),
     }
     text = [directives([algorithms.Algorithm])]

@@ -233,6 +233,9 @@ def test_edges_outside_the_clients_and_heavy_ones_are_refused(tmp_path: Path) ->
     path = edges(tmp_path / "far.parquet", **ends)
     with pytest.raises(InputError, match="an edge of client 9: must join training clients, which are 0 to 7"):
         quick_run(experiment("dpsgd", graph=f"file:{path}"), tmp_path / "run", inline=True)
+    path = edges(tmp_path / "none.parquet", **{each: pa.array([], pa.int64()) for each in ends})
+    with pytest.raises(InputError, match=r"must be connected, and 8 clients have 8 parts .*; add edges"):
+        quick_run(experiment("dpsgd", graph=f"file:{path}"), tmp_path / "run", inline=True)
     path = edges(tmp_path / "heavy.parquet", **{**ends, "to": [1, 2, 3, 4, 5, 6, 7]}, weight=[0.6] * 7)
     with pytest.raises(InputError, match=r"the weights from client 1 sum to 1\.2: must be at most 1; lower them"):
         quick_run(experiment("dpsgd", graph=f"file:{path}"), tmp_path / "run", inline=True)
