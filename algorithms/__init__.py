@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from algorithms.rounds.next_round import next_round, start_round
     from algorithms.rounds.round import PendingRound, start_synchronous
     from algorithms.training.augment import Augment, Augmented
-    from algorithms.training.choose import choose, lanes_of, low_rank_trainer, trainer
+    from algorithms.training.choose import choose, lanes_of, low_rank_trainer, trainer, with_format
     from algorithms.training.resident import Resident
     from algorithms.training.steps import LocalSteps
     from algorithms.training.work import Trainer, Work
@@ -243,6 +243,7 @@ __all__ = [
     "static_bn",
     "torch_seed",
     "trainer",
+    "with_format",
 ]
 
 # torch takes seconds to import, and an algorithm is described without it.
@@ -259,7 +260,7 @@ _MODULES = {
     **dict.fromkeys(("State", "TravellingModel", "begin"), "algorithms.core.state"),
     **dict.fromkeys(("Augment", "Augmented"), "algorithms.training.augment"),
     "LocalSteps": "algorithms.training.steps",
-    **dict.fromkeys(("choose", "lanes_of", "low_rank_trainer", "trainer"), "algorithms.training.choose"),
+    **dict.fromkeys(("choose", "lanes_of", "low_rank_trainer", "trainer", "with_format"), "algorithms.training.choose"),
     **dict.fromkeys(("Trainer", "Work"), "algorithms.training.work"),
 }
 

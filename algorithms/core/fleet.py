@@ -73,7 +73,7 @@ class Function(Protocol):
     """Work that a fleet maps over blocks: a picklable value."""
 
     driver_may_hold: ClassVar[bool] = False
-    """Whether the driver may run blocks that leave objects behind; it never holds models that are redistributed."""
+    """Whether the driver may run blocks that leave objects behind, of any size."""
 
     def objects(self, block: Block) -> int:
         """Return how many objects a block leaves behind."""

@@ -42,7 +42,7 @@ def _personal(parts: Parts, _: Devices | None) -> str:
 
 def _weights_above_one(parts: Parts, _: Devices | None) -> str:
     if not isinstance(parts.schedule, Arrivals):
-        return f"schedule = {parts.schedule}"
+        return "synchronous rounds"
     return f"weighting = {parts.weighting}" if isinstance(parts.weighting, Samples | SamplesUsed | ClientLoss) else ""
 
 

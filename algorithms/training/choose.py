@@ -111,6 +111,33 @@ def choose(
     return replace(compute, execution="vectorised" if stacks else "sequential")
 
 
+@torch.no_grad()
+def with_format(compute: Compute, module: nn.Module, sample: torch.Tensor, device: str) -> Compute:
+    """Resolve `channels_last = None` by a static rule: on a CPU, for a model with 2-D convolutions that trains so.
+
+    Args:
+        compute: computation with a resolved execution.
+        module: model; left unchanged.
+        sample: one sample, [*shape]; its values do not matter.
+        device: "cpu" or "cuda".
+    """
+    if compute.channels_last is not None or compute.execution != "sequential":
+        return compute
+    images = device == "cpu" and sample.dim() == 3 and any(isinstance(layer, nn.Conv2d) for layer in module.modules())
+    return replace(compute, channels_last=images and _takes_channels_last(module, sample))
+
+
+def _takes_channels_last(module: nn.Module, sample: torch.Tensor) -> bool:
+    """Return whether a training pass works with the channels last; `view`, for one, needs contiguous values."""
+    images = torch.stack([sample, sample]).contiguous(memory_format=torch.channels_last)
+    try:
+        with forked(0):
+            deepcopy(module).train()(images)
+    except RuntimeError:
+        return False
+    return True
+
+
 def _stops_folding(local: Local, linear: bool, forms_models: str) -> str:
     """Return the reason why the given execution with gradients by hand cannot train the model, else ""."""
     execution, arithmetic = local.compute.execution, local.arithmetic

@@ -22,7 +22,8 @@ class Compute:
             fused otherwise. "auto" chooses by model, device and sizes; see `choose`.
         precision: "fp32"; "bf16", with forward and backward passes in bfloat16 by autocast and the rest in float32;
             or "fp64", with all entries in float64.
-        channels_last: whether images lie in memory with their channels last; only sequential.
+        channels_last: whether images lie in memory with their channels last; only sequential. Without a value they do
+            on a CPU, if the model has a 2-D convolution and a pass of it works so.
         compile: whether the model goes through `torch.compile`; only sequential, needs a C++ compiler.
 
     Raises:
@@ -31,7 +32,7 @@ class Compute:
 
     execution: Execution = "auto"
     precision: Precision = "fp32"
-    channels_last: bool = False
+    channels_last: bool | None = None
     compile: bool = False
 
     def __post_init__(self) -> None:

@@ -11,10 +11,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from algorithms.training.batches import stacked_batches
+from algorithms.training.folding import FixedEntry, Folded, FoldedEntry, folded_arithmetic
 from algorithms.training.local import Local
 from algorithms.training.losses import mean_losses
 from algorithms.training.resident import Resident
-from algorithms.training.steps import LocalSteps, MomentumDirection, Stacks
+from algorithms.training.steps import LocalSteps, Stacks
 from algorithms.training.work import StackedBatch, Trainer, Work
 
 Tensor = torch.Tensor
@@ -103,7 +104,7 @@ class Fused(Trainer):
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one client update in each lane; see `Trainer`."""
         steps = LocalSteps(local.arithmetic, self._resident.trained(local), self._resident.slots, lr)
-        folded = _folded(steps)
+        folded = folded_arithmetic(steps)
         stacks = {entry.name: stack for entry, stack in self._resident.stacks.items()}
         bound: dict[tuple[int, int], list[BoundLayer]] = {}
         taken: list[StackedBatch] = []
@@ -149,72 +150,6 @@ class Fused(Trainer):
         return self._constants[k, n]
 
 
-Folded = tuple[float, float, float, Stacks]
-"""Arithmetic compiled for folding: momentum, and a, b and V of its affine terms a W + b V together."""
-
-
-def _folded(steps: LocalSteps) -> Folded:
-    """Compile the arithmetic of local steps; add up several constants, once a client update."""
-    arithmetic = steps.arithmetic
-    if not (arithmetic.is_foldable and isinstance(arithmetic.direction, MomentumDirection)):
-        raise ValueError(f"{arithmetic} cannot be folded")
-    a = sum(term.a for term in arithmetic.affine)
-    constants = [(term.b, steps.stacks(term.v)) for term in arithmetic.affine if term.v is not None]
-    b, v = constants[0] if constants else (0.0, {})
-    for other, stacks in constants[1:]:
-        b, v = 1.0, {name: b * stack + other * stacks[name] for name, stack in v.items()}
-    return arithmetic.direction.beta, a, b, v
-
-
-class FixedEntry:
-    """Entry of some lanes that does not train, as a matrix or a stack of matrices.
-
-    Args:
-        stack: values of all lanes.
-        lanes: lanes that take the steps together.
-    """
-
-    def __init__(self, stack: Tensor, lanes: slice) -> None:
-        self.w = _matrices(stack)[lanes.start if lanes.stop - lanes.start == 1 else lanes]
-        self.transposed = self.w.mT
-
-    def fold(self, into: Callable[..., Tensor], left: Tensor, right: Tensor, n: int) -> None:
-        """Take no step."""
-
-
-class FoldedEntry(FixedEntry):
-    """Entry of some lanes that takes its local steps without a stored gradient.
-
-    Args:
-        steps: weights and slots.
-        folded: compiled arithmetic.
-        name: entry.
-        lanes: lanes that take the steps together.
-    """
-
-    def __init__(self, steps: LocalSteps, folded: Folded, name: str, lanes: slice) -> None:
-        super().__init__(steps.weights[name], lanes)
-        self._lr, (self._momentum, self._a, self._b, constant) = steps.lr, folded
-        at = lanes.start if lanes.stop - lanes.start == 1 else lanes
-        self._v = _matrices(constant[name])[at] if constant else None
-        self._u = _matrices(steps.stacks("momentum")[name])[at] if self._momentum else None
-
-    def fold(self, into: Callable[..., Tensor], left: Tensor, right: Tensor, n: int) -> None:
-        """Take a step along left right / n, with n the length of what the product sums."""
-        w, u, v, lr = self.w, self._u, self._v, self._lr
-        if u is None:
-            into(w, left, right, beta=1 - lr * self._a, alpha=-lr / n)
-            if v is not None:
-                w.add_(v, alpha=-lr * self._b)
-            return
-        into(u, left, right, beta=self._momentum, alpha=1 / n)
-        if self._a:
-            u.add_(w, alpha=self._a)
-        if v is not None:
-            u.add_(v, alpha=self._b)
-        w.sub_(u, alpha=lr)
-
-
 BoundLayer = tuple[FixedEntry, FixedEntry | None, Activation]
 """A layer bound to the entries of some lanes, once for many steps."""
 
@@ -226,11 +161,6 @@ def _bound(layer: Layer, steps: LocalSteps, folded: Folded, lanes: slice, stacks
 
     weight, bias, activation = layer
     return entry(weight), None if bias is None else entry(bias), activation
-
-
-def _matrices(stack: Tensor) -> Tensor:
-    """Return a stack of weights unchanged, [lanes, out, in]; a stack of biases as [lanes, 1, out]."""
-    return stack if stack.dim() == 3 else stack.unsqueeze(1)
 
 
 def losses_by_lane(taken: Sequence[StackedBatch], logits: Sequence[Tensor], lanes: int) -> NDArray[np.float64]:

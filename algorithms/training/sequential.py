@@ -12,6 +12,7 @@ from algorithms.core.batch_norm import train_mode
 from algorithms.training.batches import stacked_batches
 from algorithms.training.compute import Compute
 from algorithms.training.dropout import Masks, draws
+from algorithms.training.folding import FoldedLayers, folding, parameters_of
 from algorithms.training.forked import forked
 from algorithms.training.local import Local
 from algorithms.training.losses import Taken, losses_of
@@ -35,6 +36,7 @@ class Sequential(Trainer):
         self._draws = draws(resident.module, resident.sample)
         self.has_dropout = bool(self._masks.layers) or self._draws
         self._autocast = compute.precision == "bf16"
+        self._folded = FoldedLayers(resident.module, resident.sample) if not compute.compile else None
         images = compute.channels_last and resident.sample.dim() == 3
         self._format = torch.channels_last if images else torch.contiguous_format
         self._forward: Callable[[torch.Tensor], torch.Tensor] = resident.module
@@ -54,23 +56,27 @@ class Sequential(Trainer):
         resident, device = self._resident, self._resident.device.type
         train_mode(resident.module, local.statistics)
         trained = resident.trained(local)
-        parameters = [resident.parameters[name] for name in trained]
-        steps = LocalSteps(local.arithmetic, trained, resident.slots, lr, *resident.beside)
+        folded = {} if self._folded is None else self._folded.chosen(local, trained)
+        apart = parameters_of(folded)
+        parameters = [resident.parameters[name] for name in trained if name not in apart]
+        steps = LocalSteps(local.arithmetic, trained, resident.slots, lr, *resident.beside, apart)
         contrast = local.method.loss_term(resident.module, steps)
         taken: list[Taken] = []
         count = len(works[0].batches) if works else 0
-        for number, batch in enumerate(stacked_batches(works)):
-            steps.lr = lr * local.factor(number, count)
-            x = batch.x[0].contiguous(memory_format=self._format)
-            for name, mask in self._masks.draw(works, len(x)).items():
-                self._masks.layers[name.removesuffix(".mask")].mask = mask[0]
-            with torch.autocast(device, torch.bfloat16, enabled=self._autocast):
-                loss = local.loss.mean(self._forward(x), batch.y[0])
-                if contrast is not None:
-                    loss = loss + contrast(contrast.anchors(0), dict(resident.module.named_buffers()), x)
-            gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
-            steps([gradient.unsqueeze(0) for gradient in gradients], batch.lanes)
-            taken.append((batch.lanes, batch.labels, loss.detach().view(1)))
+        with folding(folded, steps) as anchors:
+            for number, batch in enumerate(stacked_batches(works)):
+                steps.lr = lr * local.factor(number, count)
+                x = batch.x[0].contiguous(memory_format=self._format)
+                for name, mask in self._masks.draw(works, len(x)).items():
+                    self._masks.layers[name.removesuffix(".mask")].mask = mask[0]
+                with torch.autocast(device, torch.bfloat16, enabled=self._autocast):
+                    loss = local.loss.mean(self._forward(x), batch.y[0])
+                    if contrast is not None:
+                        loss = loss + contrast(contrast.anchors(0), dict(resident.module.named_buffers()), x)
+                gradients = torch.autograd.grad(loss, [*parameters, *anchors], materialize_grads=True)
+                if parameters:
+                    steps([gradient.unsqueeze(0) for gradient in gradients[: len(parameters)]], batch.lanes)
+                taken.append((batch.lanes, batch.labels, loss.detach().view(1)))
         if contrast is not None:
             contrast.close()
         steps.finish(local.method.finish, [len(work.batches) for work in works])

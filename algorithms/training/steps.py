@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -135,6 +135,7 @@ class LocalSteps:
         lr: learning rate of the round.
         counters: slots of one number for each lane, [lanes], changed in place.
         tracked: stacks of entries that never train, the model's and the client's second model's.
+        apart: parameters whose steps are taken elsewhere, along gradients that never reach this place.
     """
 
     def __init__(
@@ -145,11 +146,13 @@ class LocalSteps:
         lr: float,
         counters: Stacks = MappingProxyType({}),
         tracked: Sequence[tuple[torch.Tensor, torch.Tensor]] = (),
+        apart: Collection[str] = (),
     ) -> None:
         self.arithmetic, self.weights, self.lr, self.counters, self.tracked = arithmetic, weights, lr, counters, tracked
         self.slots = {slot: {name: stacks[name] for name in weights} for slot, stacks in slots.items()}
         if arithmetic.keeps_received or any(term.v == RECEIVED for term in arithmetic.affine):
             self.slots[RECEIVED] = {name: w.detach().clone() for name, w in weights.items()}
+        self._names = [name for name in weights if name not in apart]
         self._counted = counters.get("steps")
         self.counts: dict[int, int] = {} if self._counted is None else dict(enumerate(self._counted.tolist()))
         """Steps that each lane has taken, if there are substeps or the direction counts them."""
@@ -212,7 +215,8 @@ class LocalSteps:
         """Return some lanes of a slot's stacks, or of the weights for None."""
         key = lanes.start, lanes.stop, slot
         if key not in self._views:
-            self._views[key] = [stack[lanes] for stack in self.stacks(slot).values()]
+            stacks = self.stacks(slot)
+            self._views[key] = [stacks[name][lanes] for name in self._names]
         return self._views[key]
 
     def _plus(self, term: AffineTerm, g: Tensors, lanes: slice) -> Tensors:

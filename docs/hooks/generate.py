@@ -24,7 +24,7 @@ from algorithms.training.own_update import Context, OwnUpdate
 from raysim.config.read import recipes
 from raysim.config.reference import TOP, Group, Key, groups, sentence
 from raysim.data.catalogue import DATASET_FORMS, DATASETS
-from raysim.studies.file import study_groups
+from raysim.studies.keys import study_groups
 
 MARK = re.compile(r"<!-- generated: ([\w-]+) -->")
 

@@ -38,7 +38,7 @@ def suggestion(word: str, allowed: Iterable[str]) -> str:
     return f"; did you mean {near[0][0]!r}?" if near else ""
 
 
-def nearest(word: str, allowed: Iterable[str], least: float = 0.5) -> list[tuple[str, float]]:
+def nearest(word: str, allowed: Iterable[str], least: float = 0.6) -> list[tuple[str, float]]:
     """Return allowed words that are near a word, the nearest first, each with a likeness up to 1.
 
     Capital letters, and hyphens instead of underscores, make no difference.

@@ -108,7 +108,13 @@ def _own_tests(table: pa.Table, local_test: float | str, rows: Integers, sizes: 
     """Return the rows with each client's own test part last, and the rows of each such part [K]."""
     if not isinstance(local_test, str):
         return rows, floor_share(local_test, sizes)
-    return tests_last(rows, sizes, is_test_row(table.column(local_test), local_test))
+    is_test = is_test_row(table.column(local_test), local_test)
+    if rows.size and is_test[rows].all():
+        raise InputError(
+            f"local_test names the column {local_test!r}, which makes all {rows.size} rows test rows: must leave some "
+            "for training; correct the column, or give a share such as 0.2"
+        )
+    return tests_last(rows, sizes, is_test)
 
 
 def _apply_scheme(
@@ -133,7 +139,14 @@ def _values(source: Source, table: pa.Table, column: str | None) -> npt.ArrayLik
         raise InputError(
             f"column {column!r} of {source.name} is of type {values.type}: name one of whole numbers or strings"
         )
-    return np.asarray(values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values)
+    found = np.asarray(values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values)
+    # A gap in a file of delimited text is a text without a character, and would be an owner like any other.
+    if empty := int(np.count_nonzero(found == "")) if found.dtype.kind in "OU" else 0:
+        raise InputError(
+            f"column {column!r} of {source.name} has no owner in {empty} rows: must have one in each; fill them in, or "
+            "drop the rows"
+        )
+    return found
 
 
 def _shuffle(parts: Parts, ranks: Integers) -> Integers:

@@ -10,14 +10,14 @@ import jinja2
 import pyarrow as pa
 
 from partitioning.common.columns import check_text, distinct, is_label, repeated
-from partitioning.common.errors import listing
+from partitioning.common.errors import listing, suggestion
 from partitioning.common.text import printable, word
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import Source
 from partitioning.store.manifest import MANIFEST
 from raysim.cli.table_facts import ColumnFacts, facts_of
 from raysim.common.errors import InputError, unknown
-from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, SHIFTED, check_dataset
+from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, SHIFTED, check_dataset, is_path
 from raysim.data.columns import missing_rows
 from raysim.data.features import ArrayColumn, ImageColumn, form_of, is_number
 
@@ -131,6 +131,10 @@ def _facts(data: str, label: str | None) -> Facts:
         return Facts({"dataset": f"{FOLDER}{path}"}, "images by class", "cnn", sizes=True)
     if path.is_file():
         return _of_table(path, label)
+    if is_path(data) or data.startswith((FILE, FOLDER)):
+        folder = path.parent
+        near = suggestion(path.name, (each.name for each in folder.iterdir())) if folder.is_dir() else ""
+        raise InputError(f"no file or folder {str(path)!r}: must be the path of your data{near or '; check the path'}")
     check_dataset(data)
     name = BESIDE.split(data.removeprefix(SHIFTED))[0].partition(",")[0].strip()
     if name not in DATASETS:
@@ -174,7 +178,7 @@ def _of_table(path: Path, label: str | None) -> Facts:
         len(texts) == 1 or not all(facts[name].is_category for name in texts)
     ):  # there is nothing else to learn from
         return replace(common, model="transformer", text=texts[0])
-    plain = [] if has_images else [each for each in features if is_number(each.kind) and not each.is_empty]
+    plain = [each for each in features if (is_number(each.kind) or each.signs) and not (has_images or each.is_empty)]
     encoded = [] if has_images else [each for each in features if each.is_category or each.is_date]
     kept = {owner, split, *(each.name for each in (*plain, *encoded))}
     apart = [name for name in others if name not in kept and not (has_images and _is_image(source.schema.field(name)))]
@@ -194,7 +198,8 @@ def _encoded(plain: Sequence[ColumnFacts], encoded: Sequence[ColumnFacts]) -> di
     keys: dict[str, object] = {
         "categories": [each.name for each in encoded if each.is_category],
         "dates": [each.name for each in encoded if each.is_date],
-        "impute": "median" if any(each.missing for each in (*plain, *encoded)) else "",
+        "na_values": sorted({sign for each in plain for sign in each.signs}),
+        "impute": "median" if any(each.missing or each.signs for each in (*plain, *encoded)) else "",
     }
     return {key: value for key, value in keys.items() if value}
 

@@ -142,12 +142,16 @@ def study(file: str, out: Path | None, **options: Any) -> None:
     with _stoppable() as stop:
         with Console(stderr=True).status("loading"):
             from raysim.studies import studying
+            from raysim.studies.read import read_findings
+            from raysim.studies.search import edge_notes
             from raysim.studies.showing import board
             from raysim.studies.tables import progress_table
         with board() as watcher:
             done = studying.study(file, out, watcher=watcher, stop=stop, **options)
     screen = Console()
     screen.print(progress_table(done))
+    for line in edge_notes(read_findings(done.folder)) if done.trials.num_rows else ():
+        screen.print(line, highlight=False)
     for path in (done.folder / "table.md", done.folder / "report.html"):
         if path.exists():
             screen.print(f"written {path}", soft_wrap=True, highlight=False)

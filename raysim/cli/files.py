@@ -1,5 +1,8 @@
 """Commands that list names and write files: `raysim list | show | init | export`."""
 
+import shutil
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +58,18 @@ def list_(kind: str, name: str | None) -> None:
 
         lines = list(LISTS[kind]().items() if name is None else keys_of(kind, name))
     width = max(len(name) for name, _ in lines) + 2
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for name, description in lines:
-        echo(f"{name:<{width}}{description}")
+        for line in folded(f"{name:<{width}}{description}", columns):
+            echo(line)
+
+
+def folded(line: str, columns: int | None) -> list[str]:
+    """Return the lines that show a line on a terminal of so many columns; the line itself without a terminal."""
+    if columns is None or len(line) <= columns:
+        return [line]
+    shown = textwrap.wrap(line, columns, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return [each.rstrip() for each in shown]
 
 
 @click.command()
@@ -65,7 +78,12 @@ def show(recipe: str) -> None:
     """Print a recipe, to read or to save as a file of your own."""
     from raysim.cli.listing import recipe as text_of
 
-    for line in text_of(recipe).splitlines():
+    show_text(text_of(recipe))
+
+
+def show_text(text: str) -> None:
+    """Print a file, line by line."""
+    for line in text.splitlines():
         echo(line, most=PARAGRAPH)
 
 
@@ -77,12 +95,15 @@ def init(data: str, file: Path, label: str | None) -> None:
     """Write a commented experiment file for your data.
 
     DATA is a table, a folder of images by class, a population, or a name from `raysim list datasets`. FILE.toml is new;
-    by default it is experiment.toml.
+    by default it is experiment.toml. `-` prints the file in place of writing it.
     """
     from partitioning.common.disk import write_whole
     from raysim.cli.begin import experiment_for
     from raysim.common.errors import InputError
 
+    if str(file) == "-":
+        show_text(experiment_for(data, "FILE.toml", label))
+        return
     if file.exists():
         raise InputError(f"{file}: must be a new file, and exists; name another")
     text = experiment_for(data, str(file), label)

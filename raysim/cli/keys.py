@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from partitioning.common.errors import nearest
 from raysim.common.errors import UnknownError
+from raysim.config.check import UnknownKeyError
 from raysim.config.reference import Group, Key, groups
-from raysim.studies.file import study_groups
+from raysim.studies.keys import study_groups
 
 WIDEST = 44
 """Most characters of the column of types that all lines share; a longer type moves its own line."""
@@ -19,12 +19,19 @@ def key_lines(word: str | None) -> list[Line]:
     """Return the keys of a table, or one key, with type, default and meaning; all keys without a word.
 
     Args:
-        word: name of a table (`local`), `top` for the keys outside tables, or `TABLE.KEY`.
+        word: name of a table (`local`), `top` for the keys outside tables, `TABLE.KEY`, or `TABLE.NAME` for the keys
+            that a named thing adds to its table (`algorithm.fedprox`).
 
     Raises:
-        InputError: there is no such table or key.
+        InputError: there is no such table, key or thing.
     """
-    found = list(_found([*groups(), *study_groups()], word))
+    known = [*groups(), *study_groups()]
+    found = list(_found(known, word))
+    if not found:
+        named = next((group for group in known if word == group.path), None)
+        if named is None:
+            raise _unknown(known, word or "")
+        return [(named.path, f"no keys of its own; see `raysim list keys {named.table}`")]
     kinds = [(group, key, key.kind) for group, key in found]
     width = min(WIDEST, max(len(kind) for *_, kind in kinds))
     defaults = max(min(len(key.shown_default), 20) for _, key in found)
@@ -39,13 +46,18 @@ def key_lines(word: str | None) -> list[Line]:
 
 
 def _found(known: Sequence[Group], word: str | None) -> Iterator[tuple[Group, Key]]:
-    tables = dict.fromkeys(group.table for group in known)
-    paths = dict.fromkeys(key.path for group in known for key in group.keys)
-    if word is not None and word not in (*tables, *paths):
-        near = nearest(word, [*tables, *paths])
-        question = f"did you mean {near[0][0]!r}?" if near else ""
-        raise UnknownError(f"table or key {word!r}", word, list(tables), question, len(tables))
     for group in known:
         for key in group.keys:
-            if word is None or group.table == word or key.path == word or key.path.startswith(f"{word}."):
+            if word in (None, group.table, group.path, key.path) or key.path.startswith(f"{word}."):
                 yield group, key
+
+
+def _unknown(known: Sequence[Group], word: str) -> UnknownError:
+    """Return the error about a word; it compares a key of a known table with the keys of this table alone."""
+    tables = dict.fromkeys(group.table for group in known)
+    table, _, key = word.rpartition(".")
+    if table in tables:
+        own = [group for group in known if group.table == table]
+        names = [each.name for group in own for each in group.keys] + [group.name for group in own if group.name]
+        return UnknownKeyError(table, key, names)
+    return UnknownError(f"table or key {word!r}", word, list(tables), most=len(tables))

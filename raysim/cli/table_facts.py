@@ -10,11 +10,14 @@ import pyarrow.compute as pc
 from partitioning.common.columns import check_text, is_label
 from partitioning.sources.source import Source
 from partitioning.store.own_tests import TEST, TRAIN
-from raysim.data.columns import FEW, is_date, is_scalar, known_values, missing_rows, wrong_date
+from raysim.data.columns import FEW, is_date, is_scalar, known_values, missing_rows, signs_of_missing, wrong_date
 from raysim.data.features import is_number
 
 MOST_DISTINCT = 2**16
 """Most different values of a column that are counted."""
+
+LEAST_NUMBERS = 10
+"""Different texts from which a column of text may be one of numbers with signs of missing values."""
 
 FEW_NUMBERS = range(3, 11)
 """Numbers of different whole numbers that may be codes of categories."""
@@ -63,6 +66,12 @@ class ColumnFacts:
         return is_label(self.kind) and not is_number(self.kind)
 
     @property
+    def signs(self) -> list[str]:
+        """Texts among numbers, which may stand for missing values."""
+        texts = pa.array(sorted(map(str, self.values)), pa.large_string()) if self.is_text else []
+        return signs_of_missing(texts) if len(texts) > LEAST_NUMBERS else []
+
+    @property
     def is_empty(self) -> bool:
         """Whether no value is known."""
         return self.missing == self.rows
@@ -80,7 +89,7 @@ class ColumnFacts:
     @property
     def is_category(self) -> bool:
         """Whether the column holds text that repeats as categories do."""
-        return self.is_text and not self.is_date and 1 < len(self.values) <= max(FEW, self.rows // 2)
+        return self.is_text and not self.is_date and not self.signs and 1 < len(self.values) <= max(FEW, self.rows // 2)
 
     @property
     def may_be_category(self) -> bool:

@@ -13,18 +13,14 @@ from rich.table import Table
 
 from raysim.common.units import human_seconds
 from raysim.measures.metrics import USUAL
+from raysim.report.words import in_words
 from raysim.store.result import AlgorithmResult, ShownResult
 
 if TYPE_CHECKING:
     from raysim.reproduction.verdict import JudgedClaim
 
-HEADINGS = {
-    "test_accuracy": "test accuracy",
-    "held_out_accuracy": "test accuracy, held-out clients",
-    "validation_accuracy": "validation accuracy",
-    "local_accuracy": "test accuracy, clients' own",
-    "domains_accuracy": "test accuracy, mean of domains",
-}
+ACCURACIES = tuple(f"{target}_accuracy" for target in ("test", "held_out", "validation", "local", "domains"))
+"""Accuracies that are shown if the file names no metrics."""
 
 OTHER_METRICS = 4
 """Largest number of other metrics, without an accuracy."""
@@ -61,8 +57,7 @@ def results_table(
 def _cells(results: Sequence[Result], walls: Mapping[str, float], metrics: Sequence[str]) -> Cells:
     """Return the texts of each number by its heading, one for each algorithm."""
     cells: Cells = {
-        HEADINGS.get(name, name.replace("_", " ")): [f"{result.metrics[name]:.4f}" for result in results]
-        for name in _columns(results, metrics)
+        in_words(name): [f"{result.metrics[name]:.4f}" for result in results] for name in _columns(results, metrics)
     }
     if any(result.epsilon is not None for result in results):
         cells["epsilon"] = ["none" if result.epsilon is None else f"{result.epsilon:.4g}" for result in results]
@@ -84,7 +79,7 @@ def _columns(results: Sequence[Result], metrics: Sequence[str]) -> list[str]:
     # The mean of the domains stands for the columns of each.
     known = [name for name in (results[0].metrics if results else ()) if not name.startswith("domain_")]
     if not metrics or tuple(metrics) in USUAL.values():
-        return [name for name in HEADINGS if name in known] or known[:OTHER_METRICS]
+        return [name for name in ACCURACIES if name in known] or known[:OTHER_METRICS]
     ends = [f"_{re.split('[:.]', name)[-1]}" for name in metrics]
     return list(dict.fromkeys(name for end in ends for name in known if name.endswith(end)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import date, time
@@ -42,6 +43,16 @@ class ConfigTable(BaseModel):
 LONGEST = 120
 """Most characters of a wrong value in a message."""
 
+
+KINDS = {
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid string": "a text",
+    "a valid boolean": "true or false",
+    "a valid (tuple|list|array)": "a list",
+    "an object": "a table",
+}
+"""Patterns of pydantic's words for types of values, and ours."""
 
 OF_REPRODUCTIONS = ("reproduction", "reduced", "claim", "figure")
 """Tables of the file of a reproduction, whose keys `raysim list keys` does not list."""
@@ -194,15 +205,20 @@ def _finding(key: str, found: Sequence[Any], where: str, model: type[ConfigTable
     # A key with alternatives ("auto" or a number) has a finding for each.
     # A finding about an item says more than "too short", which the removed item causes.
     same = [item["msg"] for item in found if item["type"] != "too_short"]
-    allowed = " or ".join(
-        dict.fromkeys(
-            message.removeprefix("Input ").removeprefix("Value error, ") for message in same or [found[0]["msg"]]
-        )
-    )
+    allowed = " or ".join(dict.fromkeys(_plain(message) for message in same or [found[0]["msg"]]))
+    allowed = allowed.replace(" or should be ", " or ")
     default = model.model_fields[key].get_default()
     has_example = default is not None and default is not PydanticUndefined and not isinstance(default, BaseModel)
     remedy = f"e.g. {given('set', f'{path}={json.dumps(default)}')}" if has_example else "correct it, or leave it out"
     return InputError(f"{path} = {printable(repr(found[0]['input']), LONGEST)}: {allowed}; {remedy}")
+
+
+def _plain(message: str) -> str:
+    """Return a message of pydantic in the words of an experiment file."""
+    message = message.removeprefix("Input ").removeprefix("Value error, ")
+    for theirs, ours in KINDS.items():
+        message = re.sub(rf"\b{theirs}\b", ours, message)
+    return message
 
 
 def _path(where: str, key: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from algorithms.names import SERVERS
 from algorithms.options.aggregation import AGGREGATES
 from raysim.config.algorithm import algorithms_of
+from raysim.config.bounds import LARGEST_WHOLE
 from raysim.config.check import ConfigTable, checked
 from raysim.config.model import model_of
 from raysim.config.options import OptionTable
@@ -103,7 +104,8 @@ def model() -> Construction:
     beside: Sequence[Mapping[str, Any]] = (
         {},
         {"norm": "group"},
-        {"norm": "batch-renorm", "renorm_start": 0},
+        # The ends bound the start, and the start bounds the ends: as wide as they go.
+        {"norm": "batch-renorm", "renorm_start": 0, "renorm_r_end": LARGEST_WHOLE, "renorm_d_end": LARGEST_WHOLE},
         {"init": "normal"},
         {"train": "lora"},
     )

@@ -21,6 +21,7 @@ MOST_PIXELS = 4096
 """Largest height and width of an image, and largest padding."""
 
 Pixels = Annotated[int, Field(ge=1, le=MOST_PIXELS)]
+Fill = Literal["mean", "median", "most_frequent"]
 Share = Annotated[float, Field(ge=0, le=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -97,9 +98,11 @@ class ColumnsTable(ConfigTable):
     """Whether one-hot columns leave out the first category."""
     dates: Annotated[tuple[str, ...], AfterValidator(distinct)] = ()
     """Columns of dates, which become days since 1970-01-01."""
-    impute: Literal["mean", "median", "most_frequent"] | float | None = None
+    impute: Fill | float | dict[str, Fill | float | str] | None = None
     """Missing numbers and dates: a statistic of the training rows, or a number; categories take their most frequent
-    one. By default missing values are refused."""
+    one. Or a table of a rule for each column, "*" for the others. By default missing values are refused."""
+    na_values: tuple[str | float, ...] | dict[str, tuple[str | float, ...]] = ()
+    """Values that stand for missing ones, such as "?" or -9, in all columns, or a table of them for each column."""
     fit: Literal["global", "client"] = "global"
     """Training rows of that statistic: all training clients', or each training client's own."""
 
@@ -285,7 +288,7 @@ def _columns_of(raw: Mapping[str, Any]) -> ColumnsTable:
             "data.columns.drop_first = true without one-hot categories: must have some; set data.columns.categories, "
             'and data.columns.encode = "onehot"'
         )
-    if columns.fit == "client" and not isinstance(columns.impute, str):
+    if columns.fit == "client" and not columns.rules.needs_statistics:
         raise InputError(
             'data.columns.fit = "client" without a statistic: must have one; set data.columns.impute = "median"'
         )

@@ -126,7 +126,8 @@ def resolve(key: str, name: object, table: Mapping[str, Any]) -> Any:
         thing = attrgetter(path)(module)
     except AttributeError:
         there = [each for each, value in vars(module).items() if getattr(value, "__module__", None) == module_name]
-        raise unknown(f"{key} = {name!r}", path, there or ["a function that the module has"]) from None
+        names = [f"{module_name}:{each}" for each in there]
+        raise unknown(f"{key} = {name!r}", name, names or ["a function that the module has"]) from None
     if not callable(thing):
         raise InputError(f"{key} = {name!r}: must be callable, and is {thing!r}; name a function")
     try:

@@ -129,8 +129,8 @@ class PrivacyTable(OptionTable):
         columns = data.columns
         if columns is not None and columns.rules.needs_statistics:
             raise InputError(
-                f"data.columns.impute = {columns.impute!r} with [privacy]: must be a number, and without "
-                "data.columns.categories, because statistics over clients have no noise; fill missing values in "
+                f"data.columns.impute = {columns.impute!r} with [privacy]: must be a number, or a number or "
+                "category for each column, because statistics over clients have no noise; fill missing values in "
                 "beforehand"
             )
         natural = partition is not None and partition.scheme == "natural"

@@ -96,6 +96,16 @@ class Group:
     thing: str = ""
     summary: str = ""
 
+    @property
+    def name(self) -> str:
+        """Name of the thing, such as `fedprox`; "" for the table itself."""
+        return self.thing.partition(' = "')[2].rstrip('"')
+
+    @property
+    def path(self) -> str:
+        """Name of the thing behind its table, such as `algorithm.fedprox`; the table's own without a thing."""
+        return f"{self.table}.{self.name}" if self.thing else self.table
+
 
 def groups() -> Iterator[Group]:
     """Yield the keys of every table of an experiment, in the order of the file."""
@@ -110,6 +120,12 @@ def groups() -> Iterator[Group]:
             yield _group(name, table, _trial(table), _texts(name))
             yield from _things(name)
             yield from _inner(name, table)
+
+
+def is_bound(key: str, value: float) -> bool:
+    """Return whether a key, of an algorithm if it has no table, allows nothing on one side of a value."""
+    kinds = [each.kind for group in groups() for each in group.keys if each.path in (key, f"algorithm.{key}")]
+    return any(float(bound) == value for kind in kinds for bound in re.findall(r"[≥≤] (-?[\d.e-]+)(?![\d^])", kind))
 
 
 def _trial(table: type[ConfigTable]) -> Construction:

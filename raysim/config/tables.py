@@ -59,7 +59,8 @@ class PartitionTable(ConfigTable):
     stratify: bool = False
     """Whether held-out groups and folds get clients of similar sizes."""
     local_test: Annotated[float, Field(ge=0, lt=1)] | Annotated[str, Field(min_length=1)] = 0
-    """Share of each client's samples that becomes its own test part, or a column with `train` and `test`."""
+    """Share of each client's samples that becomes its own test part, a column with `train` and `test`, or "data.test"
+    for each client's rows of the global test set."""
     site: str | None = None
     """Column with the site of a client; no shard holds clients of two sites. By default no sites."""
     by: str | None = None

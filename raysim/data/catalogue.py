@@ -188,9 +188,15 @@ def check_name(name: str, key: str = "data.dataset") -> None:
         raise InputError(
             f"{key} has {name!r} beside a name: must hold names alone; export the others to files, and name the files"
         )
-    path, (before, colon, _) = Path(name), name.partition(":")
+    before, colon, _ = name.partition(":")
     # Unlike `Path.exists`, this takes a name of any length.
-    if os.path.exists(name) or (not colon and (len(path.parts) > 1 or path.suffix)):  # noqa: PTH110
+    if os.path.exists(name) or is_path(name):  # noqa: PTH110
         form = FOLDER if os.path.isdir(name) else FILE  # noqa: PTH112
         raise InputError(f"{key} = {name!r} is a path: must begin with {form}; write {form + name!r}")
     raise unknown(f"{key} = {name!r}", before + colon, [*DATASETS, *DATASET_FORMS])
+
+
+def is_path(name: str) -> bool:
+    """Return whether a name that is none of a data set's looks like a path: it has folders or an ending."""
+    path = Path(name)
+    return ":" not in name and (len(path.parts) > 1 or bool(path.suffix))

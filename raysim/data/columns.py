@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,24 @@ from raysim.data.features import is_number
 Statistic = Literal["mean", "median", "most_frequent"]
 """Statistics that can stand for missing values."""
 
+Rule: TypeAlias = Statistic | float | str
+"""Rule for the missing values of a column: a statistic, a number, or the name of a category."""
+
+OTHERS = "*"
+"""Name that stands for all columns without a rule of their own."""
+
 MICROSECONDS_PER_DAY = 86_400_000_000
+
+STATISTICS: tuple[str, ...] = get_args(Statistic)
+
+OFFSET = r"\d\d:\d\d.*(Z|[-+]\d\d(:?\d\d)?)$"
+"""Texts of times with an offset from UTC."""
+
+NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+"""Texts of numbers."""
+
+MOST_SIGNS = 3
+"""Most different texts in a column of numbers that may stand for missing values."""
 
 FEW = 20
 """Number of different texts that may be categories in a table of any size."""
@@ -34,43 +52,87 @@ class ColumnRules:
         drop_first: whether one-hot columns leave out the first category.
         dates: columns of dates, which become days since 1970-01-01.
         impute: value of missing numbers and dates: a statistic of the training rows, or a number; None refuses them.
-            Categories take their most frequent one.
+            Categories take their most frequent one. Or a rule for each column by its name, for a category its most
+            frequent one or a category; "*" is for the other columns.
         per_client: whether each training client has statistics of its own.
+        na_values: values that stand for missing ones in all columns, or by column. Texts of the other values of a
+            column become numbers, unless it has categories or dates.
     """
 
     categories: tuple[str, ...] = ()
     encode: Literal["onehot", "index"] = "onehot"
     drop_first: bool = False
     dates: tuple[str, ...] = ()
-    impute: Statistic | float | None = None
+    impute: Statistic | float | Mapping[str, Rule] | None = None
     per_client: bool = False
+    na_values: Sequence[str | float] | Mapping[str, Sequence[str | float]] = ()
 
     @property
     def needs_statistics(self) -> bool:
         """Whether a value of the training rows stands for missing ones."""
-        return isinstance(self.impute, str) or (self.impute is not None and bool(self.categories))
+        named = self.impute if isinstance(self.impute, Mapping) else {}
+        rules = [self.rule_of(name) for name in (*self.categories, *named)]
+        return self.impute in STATISTICS or any(rule in STATISTICS for rule in rules)
+
+    def rule_of(self, column: str) -> Rule | None:
+        """Return the rule for a column's missing values; None if they are refused."""
+        named = self.impute if isinstance(self.impute, Mapping) else {OTHERS: self.impute}
+        if column in named:
+            return named[column]
+        other = named.get(OTHERS)
+        return other if other is None or column not in self.categories else "most_frequent"
+
+    def na_values_of(self, column: str) -> Sequence[str | float]:
+        """Return the values of a column that stand for missing ones."""
+        return self.na_values.get(column, ()) if isinstance(self.na_values, Mapping) else self.na_values
+
+    def cleaned(self, column: str, values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+        """Return a column's values with null for those that stand for missing ones, and with numbers for their texts.
+
+        Raises:
+            InputError: the column has `na_values`, no categories and no dates, and a text that is no number.
+        """
+        if not (found := self.na_values_of(column)):
+            return values
+        if _is_text(values.type):
+            texts = _texts(values)
+            away = pa.array([_shown(each) for each in found], texts.type)
+            values = _without(texts, pc.is_in(texts, value_set=away))
+            if column in (*self.categories, *self.dates):
+                return values
+            values = _as_numbers(values, column)
+        if not is_number(values.type):
+            return values
+        numbers = [number for each in found if (number := _number(each)) is not None]
+        return _without(values, pc.is_in(values.cast(pa.float64(), safe=False), pa.array(numbers, pa.float64())))
 
     def as_numbers(self, schema: pa.Schema) -> pa.Schema:
-        """Return a schema with numbers in the place of its categories and dates."""
+        """Return a schema with numbers in the place of its categories, dates and texts of numbers."""
         encoded = {*self.categories, *self.dates}
+        encoded |= {each.name for each in schema if _is_text(each.type) and self.na_values_of(each.name)}
         return pa.schema([pa.field(each.name, pa.float64()) if each.name in encoded else each for each in schema])
 
     def missing_allowed(self, schema: pa.Schema, besides: Collection[str]) -> list[str]:
-        """Return the columns that may have missing values: all numbers, categories and dates, if these are imputed.
+        """Return the columns that may have missing values: the numbers, categories and dates with a rule for them.
 
         Args:
             schema: columns of the table.
             besides: the label, and columns that are no features.
         """
-        if self.impute is None:
-            return []
-        numbers = self.as_numbers(schema)
-        return [each.name for each in numbers if is_number(each.type) and each.name not in besides]
+        numbers = [each.name for each in self.as_numbers(schema) if is_number(each.type) and each.name not in besides]
+        return [name for name in numbers if self.rule_of(name) is not None]
 
     def check_names(self, schema: pa.Schema, besides: Collection[str]) -> None:
-        """Refuse names that are no features, or that stand in both lists."""
+        """Refuse names that are no features, or that stand in both lists, and rules that do not fit a column."""
         names = [name for name in schema.names if name not in besides]
-        for key, listed in (("categories", self.categories), ("dates", self.dates)):
+        named = self.impute if isinstance(self.impute, Mapping) else {}
+        every = {
+            "categories": self.categories,
+            "dates": self.dates,
+            "impute": [name for name in named if name != OTHERS],
+            "na_values": list(self.na_values) if isinstance(self.na_values, Mapping) else [],
+        }
+        for key, listed in every.items():
             for name in listed:
                 if name not in names:
                     raise unknown(f"column {name!r} of data.columns.{key}", name, names)
@@ -79,6 +141,16 @@ class ColumnRules:
                 f"data.columns.dates has {both[0]!r}, which data.columns.categories has, too: must be one of them; "
                 "remove it from one"
             )
+        for name, rule in named.items():
+            self._check_rule(name, rule)
+
+    def _check_rule(self, name: str, rule: Rule) -> None:
+        allowed = 'a number, or one of "mean", "median" and "most_frequent"'
+        wrong = isinstance(rule, str) and rule not in STATISTICS
+        if name in self.categories:
+            allowed, wrong = '"most_frequent" or a category', rule in ("mean", "median")
+        if wrong:
+            raise InputError(f"data.columns.impute.{name} = {rule!r}: must be {allowed}; correct it")
 
 
 PLAIN = ColumnRules()
@@ -129,19 +201,23 @@ class _Fault:
         text: the fault in words.
         key: key of `[data.columns]` that mends it; "" for none.
         is_text: whether it holds text.
+        signs: texts among its numbers.
     """
 
     column: str
     text: str
     key: str = ""
     is_text: bool = False
+    signs: Sequence[str] = ()
 
 
 def _keys(faults: Sequence[_Fault]) -> list[str]:
     """Return the keys of `[data.columns]` that mend faults, with their values."""
-    columns = {key: [fault.column for fault in faults if fault.key == key] for key in ("categories", "dates", "impute")}
-    values = {"categories": _listed(columns["categories"]), "dates": _listed(columns["dates"]), "impute": '"median"'}
-    return [f"{key} = {values[key]}" for key, names in columns.items() if names]
+    named = {key: [fault.column for fault in faults if fault.key == key] for key in ("categories", "dates")}
+    signs = list(dict.fromkeys(sign for fault in faults for sign in fault.signs))
+    lists = {**named, "na_values": signs}
+    missing = ['impute = "median"'] if any(fault.key in ("impute", "na_values") for fault in faults) else []
+    return [*(f"{key} = {_listed(each)}" for key, each in lists.items() if each), *missing]
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -149,7 +225,10 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _fault(table: pa.Table, column: pa.Field, rules: ColumnRules) -> _Fault | None:
-    name, kind, values = column.name, column.type, table[column.name]
+    name, values = column.name, table[column.name]
+    with suppress(InputError):  # The column is a text then, and the fault says what can be done about it.
+        values = rules.cleaned(name, values)
+    kind = values.type
     if name in rules.dates or name in rules.categories:
         wrong = wrong_date(values) if name in rules.dates else _wrong_category(kind)
         if wrong:
@@ -160,12 +239,23 @@ def _fault(table: pa.Table, column: pa.Field, rules: ColumnRules) -> _Fault | No
         return _Fault(name, f"{name!r} is {kind}", "dates" if is_date(kind) else "")
     elif is_label(kind) and not is_number(kind):
         shown = f"a dictionary of {kind.value_type}" if pa.types.is_dictionary(kind) else kind
+        if odd := signs_of_missing(values):
+            return _Fault(name, f"{name!r} is {shown} with {', '.join(map(repr, odd))}", "na_values", signs=odd)
         key = "dates" if not wrong_date(values) else "categories" if repeats(values) else ""
         return _Fault(name, f"{name!r} is {shown}", key, _is_text(kind))
     elif not is_number(kind):
         return None
     rows = missing_rows(values)
-    return _Fault(name, f"{name!r} has nulls ({rows} rows)", "impute") if rows and rules.impute is None else None
+    is_refused = rows and rules.rule_of(name) is None
+    return _Fault(name, f"{name!r} has nulls ({rows} rows)", "impute") if is_refused else None
+
+
+def signs_of_missing(values: pa.ChunkedArray | pa.Array) -> list[str]:
+    """Return the few texts of a column that are no numbers if most others are; they may stand for missing values."""
+    texts = _texts(values).drop_null()
+    odd = texts.filter(pc.invert(pc.match_substring_regex(texts, NUMBER)))
+    found = sorted(pc.unique(odd).to_pylist()) if 0 < 2 * len(odd) <= len(texts) else []
+    return found if len(found) <= MOST_SIGNS else []
 
 
 def is_scalar(kind: pa.DataType) -> bool:
@@ -190,7 +280,7 @@ def wrong_date(values: pa.ChunkedArray) -> str:
         return f"is {values.type}, whose values are no dates"
     texts = _texts(values)
     try:
-        pc.cast(texts, pa.timestamp("us"))
+        _moments(texts)
     except pa.ArrowException:
         first = next((text for text in texts.to_pylist() if text is not None and not _is_date(text)), "")
         return f"has {first[:40]!r}, which is no date like 2020-12-31"
@@ -199,10 +289,18 @@ def wrong_date(values: pa.ChunkedArray) -> str:
 
 def _is_date(text: str) -> bool:
     try:
-        pc.cast(pa.array([text]), pa.timestamp("us"))
+        _moments(pa.array([text]))
     except pa.ArrowException:
         return False
     return True
+
+
+def _moments(texts: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Return texts of dates as moments; one with an offset, such as +02:00 or Z, is converted to UTC."""
+    has_offset = pc.match_substring_regex(texts, OFFSET)
+    plain = pc.cast(_without(texts, has_offset), pa.timestamp("us"))
+    converted = pc.cast(_without(texts, pc.invert(has_offset)), pa.timestamp("us", "UTC"))
+    return pc.coalesce(converted.cast(pa.timestamp("us")), plain)
 
 
 def repeats(values: pa.ChunkedArray | pa.Array) -> bool:
@@ -224,6 +322,34 @@ def _texts(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     return pc.if_else(pc.equal(texts, ""), pa.scalar(None, texts.type), texts)
 
 
+def _without(values: pa.ChunkedArray | pa.Array, away: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Return values with null in some places."""
+    return pc.if_else(away, pa.scalar(None, values.type), values)
+
+
+def _as_numbers(texts: pa.ChunkedArray | pa.Array, column: str) -> pa.ChunkedArray | pa.Array:
+    known = texts.drop_null()
+    odd = known.filter(pc.invert(pc.match_substring_regex(known, NUMBER)))
+    if len(odd):
+        raise InputError(
+            f"column {column!r} has {odd[0].as_py()[:40]!r}: must be a number or one of data.columns.na_values; add it "
+            f"there, or name the column in data.columns.categories or data.without"
+        )
+    return pc.cast(pc.utf8_trim_whitespace(texts), pa.float64())
+
+
+def _shown(value: str | float) -> str:
+    """Return a value as a table of texts has it."""
+    return value if isinstance(value, str) else f"{value:.17g}"
+
+
+def _number(value: str | float) -> float | None:
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
 def missing_rows(values: pa.ChunkedArray | pa.Array) -> int:
     """Return the number of missing values: nulls, NaN, and texts without a character."""
     if pa.types.is_floating(values.type):
@@ -243,7 +369,7 @@ def known_values(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Arr
 def numbers_of(values: pa.Array) -> np.ndarray:
     """Return a column of numbers or dates as float64; dates in days since 1970-01-01, NaN for missing values."""
     if _is_text(values.type):
-        values = pc.cast(_texts(values), pa.timestamp("us"))
+        values = _moments(_texts(values))
     if is_date(values.type):
         zone = getattr(values.type, "tz", None)
         moments = values.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()).cast(pa.float64(), safe=False)

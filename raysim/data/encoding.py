@@ -19,7 +19,7 @@ from partitioning.common.bounds import check_columns
 from partitioning.common.columns import repeated
 from partitioning.common.paths import cache as default_cache
 from raysim.common.errors import InputError
-from raysim.data.columns import ColumnRules, Statistic, fields_of, known_values, numbers_of
+from raysim.data.columns import ColumnRules, Rule, Statistic, fields_of, known_values, numbers_of
 from raysim.data.decoding import rewritten
 from raysim.data.features import NumberColumns, features
 
@@ -89,7 +89,7 @@ class Encoding:
         return [f"{fitted.name}_{_title(each)}" for each in fitted.categories[int(self.rules.drop_first) :]]
 
     def _encoded(self, fitted: FittedColumn, values: pa.Array, client: int | None) -> dict[str, pa.Array]:
-        fill = fitted.fill_of(client)
+        values, fill = self.rules.cleaned(fitted.name, values), fitted.fill_of(client)
         if fitted.kind != "category":
             numbers = numbers_of(values)
             if fill is not None:
@@ -115,7 +115,7 @@ class Encoding:
         encoded: list[str] = []
         for each in fields_of(schema, {label, *dividing}):
             encoded += self.names_of(self.columns[each.name]) if each.name in self.columns else [each.name]
-        rules = {"encode": self.rules.encode, "drop_first": self.rules.drop_first, "impute": self.rules.impute}
+        rules = {key: getattr(self.rules, key) for key in ("encode", "drop_first", "impute", "na_values")}
         content = {
             **rules,
             "fit": "client" if self.rules.per_client else "global",
@@ -154,7 +154,7 @@ def fit_encoding(population: Population, rules: ColumnRules) -> Encoding:
     for each in fields_of(population.schema, besides):
         if each.name in rules.categories:
             columns[each.name] = _fit_category(population, each.name, rules)
-        elif each.name in rules.dates or rules.impute is not None:
+        elif each.name in rules.dates or rules.rule_of(each.name) is not None or rules.na_values_of(each.name):
             columns[each.name] = _fit_numbers(population, each.name, rules)
     encoding = Encoding(rules, columns)
     names = [name for each in columns.values() for name in encoding.names_of(each)]
@@ -185,44 +185,58 @@ def encode_population(population: Population, encoding: Encoding, cache: Path | 
 def _fit_category(population: Population, name: str, rules: ColumnRules) -> FittedColumn:
     counts: Counter[Category] = Counter()
     own: dict[int, Category] = {}
-    for client, values in _train_values(population, name):
+    rule = rules.rule_of(name)
+    for client, values in _train_values(population, name, rules):
         found: Counter[Category] = Counter()
         for each in pc.value_counts(known_values(values).drop_null()).to_pylist():
             found[each["values"]] = each["counts"]
         counts.update(found)
-        if rules.per_client and rules.impute is not None and found:
+        if rules.per_client and rule == "most_frequent" and found:
             own[client] = _most_frequent(found)
     if not counts:
         raise _without_values(name)
-    fill = None if rules.impute is None else _most_frequent(counts)
-    return FittedColumn(name, "category", tuple(sorted(counts)), fill, own)
+    fill = _most_frequent(counts) if rule == "most_frequent" else _category(rule, next(iter(counts)), name)
+    every = {*counts} if fill is None else {*counts, fill}
+    return FittedColumn(name, "category", tuple(sorted(every)), fill, own)
+
+
+def _category(rule: Rule | None, like: Category, name: str) -> Category | None:
+    """Return the category that a rule names, of the type of the others; raise InputError if it has another type."""
+    if rule is None or (isinstance(rule, str) and isinstance(like, str)):
+        return rule
+    if isinstance(rule, str) or isinstance(like, str) or type(like)(rule) != rule:
+        raise InputError(
+            f"data.columns.impute.{name} = {rule!r}: must be a category like {like!r}, of the same type; correct it"
+        )
+    return type(like)(rule)
 
 
 def _fit_numbers(population: Population, name: str, rules: ColumnRules) -> FittedColumn:
-    kind = "date" if name in rules.dates else "number"
-    if rules.impute is None:
+    kind, rule = "date" if name in rules.dates else "number", rules.rule_of(name)
+    if rule is None:
         return FittedColumn(name, kind)
-    if not isinstance(rules.impute, str):
-        return FittedColumn(name, kind, fill=float(rules.impute))
+    if not isinstance(rule, str):
+        return FittedColumn(name, kind, fill=float(rule))
     parts: list[np.ndarray] = []
     own: dict[int, Category] = {}
-    for client, values in _train_values(population, name):
+    for client, values in _train_values(population, name, rules):
         numbers = numbers_of(values)
         parts.append(numbers[~np.isnan(numbers)])
         if rules.per_client and parts[-1].size:
-            own[client] = _statistic(rules.impute, parts[-1])
+            own[client] = _statistic(rule, parts[-1])
     whole = np.concatenate(parts)
     if not whole.size:
         raise _without_values(name)
-    return FittedColumn(name, kind, fill=_statistic(rules.impute, whole), own=own)
+    return FittedColumn(name, kind, fill=_statistic(rule, whole), own=own)
 
 
-def _train_values(population: Population, name: str) -> Sequence[tuple[int, pa.Array]]:
+def _train_values(population: Population, name: str, rules: ColumnRules) -> Sequence[tuple[int, pa.Array]]:
     """Return the values in the training rows of each training client, in order of the clients."""
     found = []
     for client in population.train_clients.tolist():
         batch = population.batch(client)
-        found.append((client, batch.column(name)[: batch.num_rows - int(population.test_sizes[client])]))
+        values = batch.column(name)[: batch.num_rows - int(population.test_sizes[client])]
+        found.append((client, rules.cleaned(name, values)))
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 
 from algorithms import Augment, Purpose, generator, torch_seed
@@ -189,3 +190,31 @@ def _augmented_pixels(values: npt.NDArray[Any], change: Augment, draws: torch.Te
     x = torch.from_numpy(values.astype(np.float32) / (LARGEST_PIXEL if whole else 1))
     made = change(x, draws).numpy()
     return (np.rint(made * LARGEST_PIXEL) if whole else made).astype(values.dtype)
+
+
+def joined_by_owner(train: pa.Table, test: pa.Table, owner: str, mark: str) -> pa.Table:
+    """Return the rows of both tables, with a column that is true for those of the second.
+
+    Args:
+        train: training rows.
+        test: test rows with the same columns.
+        owner: column that says whose a row is.
+        mark: name of the new column.
+
+    Raises:
+        InputError: an owner has test rows alone, or a column has that name already.
+    """
+    if mark in train.schema.names:
+        raise InputError(
+            f"column {mark!r}: must have another name, because raysim marks the test rows by it; rename it"
+        )
+    if owner in train.schema.names:  # The partitioner reports a missing column.
+        owners = test[owner].cast(pa.string())
+        strange = owners.filter(pc.invert(pc.is_in(owners, pc.unique(train[owner].cast(pa.string())))))
+        if len(strange):
+            raise InputError(
+                f"{strange[0].as_py()!r} of column {owner!r} has rows in the global test set and none for training: "
+                "must have some, because its rows test its own model; drop these test rows"
+            )
+    parts = ((train, False), (test, True))
+    return pa.concat_tables([part.append_column(mark, pa.repeat(is_test, len(part))) for part, is_test in parts])

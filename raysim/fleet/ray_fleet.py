@@ -36,6 +36,9 @@ CALLS_IN_FLIGHT = 2
 SHORT_SECONDS = 0.05
 """Least duration of a call if there are enough blocks, because each call costs milliseconds."""
 
+DRIVER_BYTES = 2**28
+"""Bytes of redistributed models that the driver holds until an actor is ready: as references to its own objects."""
+
 DRIVER = -1
 """Number of the driver among the actors, for blocks that it runs itself."""
 
@@ -46,9 +49,9 @@ class RayFleet:
     Measured times set the number of blocks in a call. The actors' nodes set where values are joined (see
     `raysim.fleet.dispatch`). The result depends on neither.
 
-    Until the first actor is ready the driver runs blocks itself, if its bytes are the same. It leaves out blocks that
-    produce redistributed models, because the driver never holds these. It holds the rank keys of its own evaluations.
-    If Ray or its actors do not start, the driver stands in for them: it runs every block, and it holds the models.
+    Until the first actor is ready the driver runs blocks itself, if its bytes are the same. It leaves out blocks of
+    maps that redistribute more than 256 MiB of models, which it would have to hold. It holds the rank keys of its own
+    evaluations. If Ray or its actors do not start, the driver stands in for them: it runs every block.
 
     A dead or hung actor is replaced, and its work goes back to the queue. A node of the tree that it may have died of
     goes back block by block, and the next death then names one block.
@@ -182,8 +185,9 @@ class RayFleet:
         if self._pool.arrived or not self._pool.driver_may_help:
             return False
         for pending in self._maps:
-            leaves = any(pending.function.objects(block) for block in pending.blocks)
-            if leaves and not (pending.function.driver_may_hold or self._pool.absence):
+            objects = sum(map(pending.function.objects, pending.blocks))
+            holds = objects * self.layouts.shared.nbytes <= DRIVER_BYTES or pending.function.driver_may_hold
+            if not (holds or self._pool.absence):
                 continue
             node = pending.dispatcher.last()
             if node is not None:

@@ -33,6 +33,7 @@ from algorithms import (
     low_rank_trainer,
     torch_seed,
     trainer,
+    with_format,
 )
 from algorithms import InputError as AlgorithmInputError
 from algorithms.training.forked import forked
@@ -304,6 +305,8 @@ class WorkerPlan:
             ways.append(choose(phase.local, module, sample, self.device, block, used, forms, self.model.label))
         # All phases share one execution. A phase that cannot have the fastest one decides.
         compute = max(ways, key=lambda way: _SPECIAL.get(way.execution, len(_SPECIAL)))
+        if self.algorithm.local.update is None:
+            compute = with_format(compute, module, sample, self.device)
         plan = replace(self, algorithm=self.algorithm.computed(compute))
         block = plan.block_size(plan.cohort)
         return replace(plan, lanes=lanes_of(compute, plan.layouts.whole, self.device, block))

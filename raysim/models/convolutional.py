@@ -47,8 +47,9 @@ def cnn(
         model.add_module(f"conv{i}", nn.Conv2d(inputs, outputs, kernel_size=3, padding=1))
         for layer in batch_norm(norm, outputs, spatial=True):
             model.add_module(f"norm{i}", layer)
-        model.add_module(f"relu{i}", nn.ReLU())
+        # max(relu(x)) = relu(max(x)), also in the gradient, and the pool leaves the ReLU a fraction of the values.
         model.add_module(f"pool{i}", nn.MaxPool2d(2))
+        model.add_module(f"relu{i}", nn.ReLU())
         inputs, height, width = outputs, height // 2, width // 2
     model.add_module("flatten", nn.Flatten())
     model.add_module("linear", nn.Linear(inputs * height * width, hidden))
@@ -83,8 +84,9 @@ def cnn_dropout(shape: tuple[int, ...], classes: int, *, hidden: Count = 128) ->
     model.add_module("conv1", nn.Conv2d(inputs, 32, kernel_size=3))
     model.add_module("relu1", nn.ReLU())
     model.add_module("conv2", nn.Conv2d(32, 64, kernel_size=3))
-    model.add_module("relu2", nn.ReLU())
+    # max(relu(x)) = relu(max(x)), also in the gradient, and the pool leaves the ReLU a fraction of the values.
     model.add_module("pool", nn.MaxPool2d(2))
+    model.add_module("relu2", nn.ReLU())
     model.add_module("dropout1", nn.Dropout(0.25))
     model.add_module("flatten", nn.Flatten())
     model.add_module("linear", nn.Linear(pooled, hidden))

@@ -11,7 +11,7 @@ from raysim.models.norm import batch_norm
 class LayerStack:
     """A plain `nn.Sequential` under construction, and the shape that its last layer leaves.
 
-    Convolutions and linear layers are numbered together, like in the papers' tables: conv1, norm1, relu1, pool1,
+    Convolutions and linear layers are numbered together, like in the papers' tables: conv1, norm1, pool1, relu1,
     conv2, ...
 
     Args:
@@ -36,8 +36,11 @@ class LayerStack:
         self._resize(kernel, stride, padding)
 
     def pool(self, kernel: int = 2, stride: int = 2) -> None:
-        """Add max pooling without padding; it drops pixels that do not fill a window."""
+        """Add max pooling without padding behind a convolution; it drops pixels that do not fill a window."""
+        # max(relu(x)) = relu(max(x)), also in the gradient, and the pool leaves the ReLU a fraction of the values.
+        delattr(self._layers, f"relu{self._number}")
         self._layers.add_module(f"pool{self._number}", nn.MaxPool2d(kernel, stride))
+        self._layers.add_module(f"relu{self._number}", nn.ReLU())
         self._resize(kernel, stride, 0)
 
     def average(self, size: int) -> None:

@@ -55,30 +55,46 @@ class Stage:
 
 
 TARGETS = {
-    "test": Term("Global test set", "the data set's own test samples, which no client holds", "test set"),
-    "held_out": Term("Held-out clients, pooled", "all samples of the clients that never train, as one set", "held out"),
+    "test": Term("Global test set", "the data set's own test samples, which no client holds", "global test set"),
+    "held_out": Term(
+        "Held-out clients, pooled", "all samples of the clients that never train, as one set", "held-out clients"
+    ),
     "held_out_mean": Term(
-        "Held-out clients, mean", "mean over the clients that never train; each counts once", "held out, mean"
+        "Held-out clients, mean", "mean over the clients that never train; each counts once", "held-out clients, mean"
     ),
     "validation": Term(
-        "Validation clients, pooled", "all samples of the clients held out for validation, as one set", "validation"
+        "Validation clients, pooled",
+        "all samples of the clients held out for validation, as one set",
+        "validation clients",
     ),
     "validation_mean": Term(
         "Validation clients, mean",
         "mean over the clients held out for validation; each counts once",
-        "validation, mean",
+        "validation clients, mean",
     ),
     "local": Term(
-        "Own test parts, pooled", "the training clients' own test samples, each under its client's model", "own test"
+        "Own test parts, pooled",
+        "the training clients' own test samples, each under its client's model",
+        "own test parts",
     ),
     "local_mean": Term(
-        "Own test parts, mean", "mean over the training clients, each on its own test samples", "own test, mean"
+        "Own test parts, mean", "mean over the training clients, each on its own test samples", "own test parts, mean"
+    ),
+    "local_validation": Term(
+        "Own validation parts, pooled",
+        "samples that the search of a study cuts from the clients' training parts, each under its client's model",
+        "own validation parts",
+    ),
+    "local_validation_mean": Term(
+        "Own validation parts, mean",
+        "mean over the training clients, each on the samples that the search cuts from its training part",
+        "own validation parts, mean",
     ),
     **{
         f"{name}_finetuned{end}": Term(
             f"{title}, fine-tuned{comma}",
             f"{averaged} test samples of these clients, each under its client's model after evaluate.finetune",
-            f"{name.replace('_', ' ')}, fine-tuned{comma}",
+            f"{title.lower()}, fine-tuned{comma}",
         )
         for name, title in (
             ("held_out", "Held-out clients"),
@@ -90,7 +106,7 @@ TARGETS = {
     "domains": Term(
         "Test sets of domains, mean",
         "mean over domains; a domain's value is the mean over its clients on the domain's test set",
-        "domains, mean",
+        "test sets of domains",
     ),
 }
 
@@ -119,6 +135,14 @@ def metric_named(name: str) -> ShownMetric:
     """Return the words of a metric; those of a user's own are its name."""
     best = min if name.lower().endswith(LOWER) else max
     return METRICS.get(name) or ShownMetric(name, "number", best, "a metric of your own")
+
+
+def in_words(column: str) -> str:
+    """Return a column of an evaluation in words, such as "accuracy, held-out clients"; others with spaces alone."""
+    for target in sorted(TARGETS, key=len, reverse=True):
+        if column.startswith(f"{target}_"):
+            return f"{column.removeprefix(f'{target}_').replace('_', ' ')}, {TARGETS[target].short}"
+    return column.replace("_", " ")
 
 
 def metrics_in(columns: Iterable[str]) -> list[str]:

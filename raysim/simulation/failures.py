@@ -26,7 +26,7 @@ from raysim.config import own
 from raysim.config.experiment import Experiment
 from raysim.simulation.options import RunOptions
 from raysim.store.location import RunLocation
-from raysim.store.run_folder import has_begun
+from raysim.store.run_folder import has_begun, has_checkpoint
 
 COMPLETE_ERRORS = (
     *(InputError, AlgorithmInputError, DamagedError, PersonalDamagedError),
@@ -59,7 +59,8 @@ def offer_resume(location: RunLocation, options: RunOptions) -> Iterator[None]:
         raise DivergedError(f"{error}; {page} shows the rounds before") from None
     except Exception:
         if has_begun(folder):
-            options.watcher.notice(f"the rounds so far are saved; {remedy}")
+            saved = "is saved up to its last checkpoint" if has_checkpoint(folder) else "has no checkpoint yet"
+            options.watcher.notice(f"the run {saved}; {remedy}")
         raise
 
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +16,16 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from algorithms import Layout
+from algorithms.core.clients import SamplePart
 from algorithms.core.entries import SECOND_MODEL
 from algorithms.core.layouts import of_client
+from partitioning import Population
 from partitioning.common.paths import read_parquet, regular
 from raysim.common.errors import InputError, unknown
 from raysim.common.files import text_sha256
 from raysim.common.names import CLIENTS, CLUSTERS, METRICS, MODEL, PERSONAL, POPULATION, REPORT, UPDATES
+from raysim.config.experiment import Experiment
+from raysim.data.shards import Shards
 from raysim.simulation.plan import model_plan
 from raysim.simulation.population import population_of
 from raysim.simulation.samples import prepare_samples
@@ -104,10 +108,7 @@ class Run:
         Raises:
             InputError: there is no such algorithm or client, or the algorithm has not ended.
         """
-        experiment, name = stored_experiment(self.folder), self._name(algorithm)
-        population = population_of(experiment, self.folder / POPULATION)
-        if client is not None and not 0 <= client < len(population):
-            raise InputError(f"client = {client!r}: must be an id from 0 to {len(population) - 1}; see `clients()`")
+        (experiment, population), name = self._experiment(client), self._name(algorithm)
         samples, table = prepare_samples(population, experiment.data), experiment.table(name)
         labels = samples.labels.under(table.compose().local.loss)
         plan = model_plan(table.model or experiment.model, experiment.seed, samples, labels)
@@ -128,6 +129,36 @@ class Run:
                 "restore the file"
             )
         return module.eval()
+
+    def data(self, client: int, part: SamplePart = "test") -> tuple[Tensor, Tensor]:
+        """Return a client's samples as its models take them: encoded and standardised, not augmented.
+
+        Args:
+            client: id of the client.
+            part: "test" for the samples that `clients.parquet` scores as `test_METRIC`: the own test part of a training
+                client, and all samples of a client that never trains; "train" for its training part, or "all".
+
+        Returns:
+            inputs, float32 [n, *shape], or int64 for tokens; and labels, int64 [n] for classes.
+
+        Raises:
+            InputError: there is no such client or part, or the samples cannot be read.
+        """
+        experiment, population = self._experiment(client)
+        if part not in get_args(SamplePart):
+            raise unknown(f"part = {part!r}", str(part), get_args(SamplePart))
+        samples = prepare_samples(population, experiment.data)
+        never_trains = client not in population.train_clients
+        shards = Shards(samples.path, standardise=samples.standardise)
+        return shards.samples(client, "all" if part == "test" and never_trains else part)
+
+    def _experiment(self, client: int | None) -> tuple[Experiment, Population]:
+        """Return the experiment and its population; raise InputError if this has no such client."""
+        experiment = stored_experiment(self.folder)
+        population = population_of(experiment, self.folder / POPULATION)
+        if client is not None and not 0 <= client < len(population):
+            raise InputError(f"client = {client!r}: must be an id from 0 to {len(population) - 1}; see `clients()`")
+        return experiment, population
 
     def _cluster_of(self, client: int | None, path: Path, name: str) -> dict[str, Tensor]:
         """Return the entries of the global model that a client has chosen; without a client those of the first."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 import partitioning
 from algorithms import Purpose, generator
 from partitioning import Population
+from partitioning.making.testsets import check_tests
 from partitioning.schemes.registry import parameters
 from partitioning.store.remote import is_uri
 from partitioning.store.writing import remove_population
@@ -24,10 +25,20 @@ from raysim.data.arrays import take_rows
 from raysim.data.catalogue import MEMORY
 from raysim.data.columns import PLAIN
 from raysim.data.domains import draw_per_domain, split_by_domain
-from raysim.data.prepare import append_augmented, draw_sample, rows_of_classes, select_classes, select_split
+from raysim.data.prepare import (
+    append_augmented,
+    draw_sample,
+    joined_by_owner,
+    rows_of_classes,
+    select_classes,
+    select_split,
+)
 from raysim.data.sources import LoadedDataSet, check_classes, load
 from raysim.data.tokens import Tokenizer
 from raysim.watching.progress import copy_progress
+
+OF_TEST_SET = "data.test"
+"""Value of `partition.local_test` that deals the global test set to the clients as their own test parts."""
 
 OF_VIEW = ("fold", "validation")
 """Keys of `[partition]` that choose a view of the population, and do not change it."""
@@ -63,12 +74,16 @@ def population_of(
     keys = [each.name for each in parameters(partition.scheme).values() if each.is_column]
     dividing = {str(getattr(partition, key)): f"partition.{key}" for key in keys}
     split = partition.local_test if isinstance(partition.local_test, str) else None
+    split = None if split == OF_TEST_SET else split
     own = {"site": partition.site, "by": partition.by, "local_test": split}
     dividing |= {name: f"partition.{key}" for key, name in own.items() if name is not None}
     train, tests, source = _tables(data, partition, dividing, experiment.seed)
     if folder.exists():  # only now, because the data may be gone
         remove_population(folder)
     options = {key: value for key, value in partition if key not in OF_VIEW}
+    missing = _imputed(data, train, source.label, dividing)
+    if partition.local_test == OF_TEST_SET:
+        train, tests = _with_own_tests(train, tests, partition, source, missing), None
     with _named(partition):
         population = partitioning.make(
             train,
@@ -77,10 +92,32 @@ def population_of(
             dataset=source.name,
             seed=experiment.seed,
             label=source.label,
-            missing=_imputed(data, train, source.label, dividing),
+            missing=missing,
             **options,
         )
     return population if partition.fold is None else population.fold(partition.fold, partition.validation)
+
+
+def _with_own_tests(
+    train: pa.Table,
+    tests: pa.Table | Mapping[str, pa.Table] | None,
+    partition: PartitionTable,
+    source: LoadedDataSet,
+    missing: Collection[str],
+) -> pa.Table:
+    """Return the rows with those of the global test set among them, marked as their owners' own test parts."""
+    if partition.scheme != "natural":
+        raise InputError(
+            f'partition.local_test = "{OF_TEST_SET}" with partition.scheme = "{partition.scheme}": must go with '
+            'clients that a column names; set partition.scheme = "natural"'
+        )
+    whole = check_tests(tests, train.schema, source.label, source.name, missing).get(None)
+    if whole is None:
+        raise InputError(
+            f'partition.local_test = "{OF_TEST_SET}" without a global test set: must have one, with the column of the '
+            'clients; set data.test = "file:PATH", or partition.local_test = 0.2'
+        )
+    return joined_by_owner(train, whole, str(getattr(partition, "column", None)), OF_TEST_SET)
 
 
 def _imputed(data: DataTable, train: pa.Table, label: str, dividing: Collection[str]) -> list[str]:

@@ -63,8 +63,9 @@ def prepare_samples(population: Population, data: DataTable) -> PreparedSamples:
     except ElsewhereError as error:
         raise InputError(
             f"{error}; with fleet.pinned = true no process reads the data of all sites to decode images, to "
-            "encode columns, to standardise or to check colours: make the population of arrays and with "
-            "--standardise, or leave data.columns, data.standardise and data.augment out"
+            "encode columns, to standardise or to check colours: encode columns and decode images before "
+            "`partitioning make`, which takes --standardise, or leave out data.columns, data.standardise and "
+            "data.augment"
         ) from None
 
 

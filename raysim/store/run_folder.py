@@ -78,6 +78,11 @@ def has_begun(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and (folder / RUN_LOG).is_file()
 
 
+def has_checkpoint(folder: Path) -> bool:
+    """Return whether `resume` would go on after some round: an algorithm has ended, or has a checkpoint."""
+    return any(any(folder.glob(each)) for each in (f"*/{SUMMARY}", "*/checkpoint/round-*.safetensors"))
+
+
 def check_version(folder: Path) -> None:
     """Raise InputError if a former version of raysim wrote this run."""
     for name in FORMER:

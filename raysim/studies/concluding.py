@@ -14,6 +14,7 @@ from raysim.plots.charts import save_figure
 from raysim.report.templates import save
 from raysim.studies import page
 from raysim.studies.read import Findings, read_findings
+from raysim.studies.search import edge_notes
 from raysim.studies.statistics import ResultRow, rows_of
 from raysim.studies.tables import contests, details, differences, latex_table, markdown_table, means
 from raysim.studies.words import caption, caption_of_contests, caption_of_means, notes
@@ -96,7 +97,7 @@ def _record(study: Findings, row: ResultRow) -> dict[str, object]:
 
 
 def _markdown(study: Findings, rows: Sequence[ResultRow]) -> str:
-    listed = "\n".join(f"- {markdown(sentence)}" for sentence in notes(study, rows))
+    listed = "\n".join(f"- {markdown(sentence)}" for sentence in [*notes(study, rows), *edge_notes(study)])
     parts = [
         f"# {markdown(study.name)}",
         *(markdown_table(means(study, rows)), markdown(caption_of_means(study))),
@@ -114,7 +115,9 @@ def _contested(study: Findings, parts: Callable[[], Sequence[str]]) -> Sequence[
 
 def _latex(study: Findings, rows: Sequence[ResultRow]) -> str:
     # The notes are comments: authors place them in their own text.
-    head = "".join(f"% {printable(line)}\n" for line in ["Needs \\usepackage{booktabs}.", *notes(study, rows)])
+    head = "".join(
+        f"% {printable(line)}\n" for line in ["Needs \\usepackage{booktabs}.", *notes(study, rows), *edge_notes(study)]
+    )
     first = [
         latex_table(means(study, rows), caption_of_means(study), "tab:means"),
         latex_table(differences(study, rows), caption(study, rows), "tab:differences"),

@@ -9,7 +9,7 @@ from raysim.plots.style import Stroke, strokes_of
 from raysim.report.templates import template
 from raysim.report.words import ABSENT, EVALUATION_TERMS
 from raysim.studies.read import Findings, keys_of, mean_curve
-from raysim.studies.search import Search, search_chart, searches_of
+from raysim.studies.search import Search, edge_notes, search_chart, searches_of
 from raysim.studies.statistics import ResultRow
 from raysim.studies.tables import details, differences
 from raysim.studies.words import MetricColumn, caption, notes, point_text, value_text
@@ -32,7 +32,7 @@ def render(study: Findings, rows: Sequence[ResultRow], lead: str = "") -> str:
         differences=differences(study, rows),
         details=details(study, rows),
         caption=caption(study, rows),
-        notes=notes(study, rows),
+        notes=[*notes(study, rows), *edge_notes(study)],
         curves=list(_curves(study, strokes)),
         lost_curves=sum(not study.columns(each) for each in counted if each.status == "done"),
         boxes=_boxes(rows, strokes, MetricColumn.of(study.metric)),

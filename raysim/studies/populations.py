@@ -18,7 +18,8 @@ from raysim.config.data import PREPARATION, ROW_KEYS
 from raysim.config.experiment import Experiment
 from raysim.simulation.plan import plan_run, targets_of
 from raysim.simulation.population import population_of
-from raysim.studies.file import LOCAL_VALIDATION, Study, StudyData, first_points
+from raysim.studies.file import Study, StudyData, first_points
+from raysim.studies.keys import LOCAL_VALIDATION
 from raysim.studies.trial import on_population, trial_of, view
 
 VALIDATIONS = (

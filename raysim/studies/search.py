@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from raysim.common.statistics import mean_and_std
+from raysim.config.reference import is_bound
 from raysim.plots.charts import Chart, chart
 from raysim.plots.panels import Panel
 from raysim.plots.search import RANKED, heatmap, ranking
@@ -81,6 +82,24 @@ def searches_of(study: Findings) -> list[Search]:
     """Return every search of two points or more."""
     found = [_search(study, dataset, name) for dataset in study.datasets for name in study.algorithms]
     return [each for each in found if len(each.points) > 1]
+
+
+def edge_notes(study: Findings) -> list[str]:
+    """Return a sentence for each key whose chosen value is the smallest or the largest of its grid, and no bound."""
+    found = []
+    for search in searches_of(study):
+        chosen = next((point.keys for point in search.points if point.is_chosen), {})
+        for key, values in search.axes.items() if chosen else ():
+            if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in values):
+                continue
+            ends = {values[-1]: ("largest", "larger"), values[0]: ("smallest", "smaller")}
+            if chosen[key] in ends and not is_bound(key, chosen[key]):
+                end, more = ends[chosen[key]]
+                found.append(
+                    f"The chosen {key} = {value_text(chosen[key])} of {search.title} is the {end} value of its grid: a "
+                    f"better one may lie beyond; add {more} values to study.grid."
+                )
+    return found
 
 
 def search_chart(name: str, search: Search, by: MetricColumn) -> Chart:

@@ -8,7 +8,7 @@ import rich.table
 from partitioning.common.text import latex, markdown
 from raysim.common.units import human_seconds
 from raysim.report.tables import ResultTable, TableColumn, best_rows
-from raysim.report.words import ABSENT
+from raysim.report.words import ABSENT, in_words
 from raysim.studies.course import StudyProgress
 from raysim.studies.folder import VIRTUAL_TIME
 from raysim.studies.read import Findings, TrialRow, trial_rows
@@ -137,7 +137,7 @@ def progress_table(progress: StudyProgress) -> rich.table.Table:
     table.add_column("trials", justify="right")
     table.add_column("best point")
     for column in (progress.select_by, progress.metric):
-        table.add_column(column.replace("_", " "), justify="right")
+        table.add_column(in_words(column), justify="right")
     for of in dict.fromkeys([*planned, *found]):
         point, validated = _leader(found[of], by.column)
         tested = [value for each in found[of] if each.counts and (value := each.value(progress.metric)) is not None]

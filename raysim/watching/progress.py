@@ -24,6 +24,7 @@ from rich.text import Text
 
 from partitioning.cli.console import Console
 from partitioning.common.text import caption
+from raysim.report.words import in_words
 from raysim.watching.log import at_most_every
 
 if TYPE_CHECKING:
@@ -224,8 +225,7 @@ def _left(remaining: Remaining) -> str:
 
 def _accuracy(metrics: dict[str, float]) -> str:
     """Return the first accuracy with its name; "" without one."""
-    shown = next((f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("accuracy")), "")
-    return shown.replace("_", " ")
+    return next((f"{in_words(name)} {value:.3f}" for name, value in metrics.items() if name.endswith("accuracy")), "")
 
 
 def _duration(seconds: float) -> str:

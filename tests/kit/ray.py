@@ -13,6 +13,7 @@ import raysim
 from raysim.config.tables import FleetTable
 from raysim.fleet.calls import START_SECONDS, fetch_results
 from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.pool import ActorPool
 from raysim.fleet.ray_runtime import running
 
 CPUS = 8
@@ -20,6 +21,12 @@ CPUS = 8
 
 NOTICED = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
 """Settings with which a dead node is noticed after 3 seconds instead of 15."""
+
+
+def await_actors(pool: ActorPool) -> None:
+    """Wait until all actors of a started pool are there, so that the driver trains nothing itself."""
+    for actor_print in fetch_results([handle.fingerprint.remote() for handle in pool.handles()], START_SECONDS):
+        pool.admit(actor_print)
 
 
 class SharedRay:
@@ -45,7 +52,7 @@ class SharedRay:
             actors = self._ends.enter_context(raysim.Actors(number))
             place = actors.place(FleetTable())
             place.pool.start()
-            fetch_results([handle.fingerprint.remote() for handle in place.pool.handles()], START_SECONDS)
+            await_actors(place.pool)
             self._actors[number] = actors
         return self._actors[number]
 

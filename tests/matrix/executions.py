@@ -20,7 +20,6 @@ import raysim
 from algorithms.names import ALGORITHMS
 from raysim.common.errors import StoppedError
 from raysim.config.tables import FleetTable
-from raysim.fleet.calls import START_SECONDS, fetch_results
 from raysim.fleet.ray_runtime import running
 from raysim.simulation.api import read_experiment, resume_experiment, run_experiment
 from raysim.simulation.options import RunOptions
@@ -28,6 +27,7 @@ from raysim.simulation.stop import Stop
 from raysim.store.location import RunLocation
 from raysim.store.summary import read_summary
 from raysim.watching.progress import Watcher
+from tests.kit.ray import await_actors
 from tests.matrix.configurations import CONFIGURATIONS, ENDED_BY_ERROR
 
 UNLIKE = ("algorithm", "seconds", "machine_traffic")
@@ -91,8 +91,8 @@ def fleets() -> Iterator[dict[str, raysim.Actors]]:
     with running(3, None), raysim.Actors(1) as one, raysim.Actors(2) as two:
         found = {"one actor": one, "two actors": two}
         for actors in found.values():
-            with actors.place(FleetTable()) as place:  # else the driver would run the first configurations itself
-                fetch_results([handle.fingerprint.remote() for handle in place.pool.handles()], START_SECONDS)
+            with actors.place(FleetTable()) as place:
+                await_actors(place.pool)
         yield found
 
 

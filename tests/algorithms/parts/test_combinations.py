@@ -99,7 +99,7 @@ PARTS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a weighted mix of a round's mean": (
         lambda: fedavg(EVERY, LOCAL, WeightedMix(0.5)),
-        "'weighted-mix' with schedule = Rounds",
+        "'weighted-mix' with synchronous rounds",
     ),
     "personal statistics that never change": (
         lambda: fedbn(EVERY, Local(statistics="untracked")),

@@ -32,7 +32,7 @@ from raysim.config.tables import (
     WatchTable,
 )
 from raysim.models.build import MODELS as MODEL_TABLE
-from raysim.studies.file import StudyTable, TuneTable
+from raysim.studies.keys import StudyTable, TuneTable
 
 Table = dict[str, Any]
 

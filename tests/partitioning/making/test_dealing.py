@@ -160,6 +160,9 @@ def test_several_sources_are_one_for_the_other_schemes(tmp_path):
             "column 'height' of table is of type double: name one of whole numbers",
         ),
         ({"scheme": "natural", "column": "kind", "clients": 3}, "finds the clients in the data: leave clients out"),
+        ({"scheme": "natural", "column": "gaps"}, "column 'gaps' of table has no owner in 1 rows: must have one"),
+        ({"scheme": "domains", "domain": "gaps"}, "column 'gaps' of table has no owner in 1 rows"),
+        ({"scheme": "iid", "clients": 3, "site": "gaps"}, "column 'gaps' of table has no owner in 1 rows"),
         ({"scheme": "domains"}, "scheme 'domains' needs domain"),
         ({"scheme": "iid"}, "scheme 'iid' needs clients: give the number of clients"),
         ({"scheme": "iid", "clients": 3, "features": ["hieght"]}, "did you mean 'height'"),
@@ -168,8 +171,9 @@ def test_several_sources_are_one_for_the_other_schemes(tmp_path):
     ],
 )
 def test_wrong_requests_are_one_line_and_leave_nothing(tmp_path, options, message):
+    source = table().append_column("gaps", pa.array(["", *("a" * (len(table()) - 1))]))
     with pytest.raises(InputError, match=message) as caught:
-        partitioning.make(table(), tmp_path / "p", **options)
+        partitioning.make(source, tmp_path / "p", **options)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 

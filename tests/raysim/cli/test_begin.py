@@ -18,7 +18,7 @@ from algorithms.training.loss import LOSSES
 from algorithms.training.optimiser_names import OPTIMISERS
 from raysim.cli.begin import experiment_for
 from raysim.cli.commands import cli
-from raysim.cli.files import KINDS
+from raysim.cli.files import KINDS, folded
 from raysim.cli.listing import LISTS, keys_of
 from raysim.config.experiment import Experiment
 from raysim.config.read import recipes
@@ -51,6 +51,15 @@ def test_an_experiment_on_a_table_names_its_columns_and_runs(folder: Path) -> No
     assert raw["data"]["columns"] == {"dates": ["day"]} and raw["local"]["loss"] == "binary"
     assert raw["partition"] == {"scheme": "natural", "column": "ward"}
     assert raysim("run", "first.toml", "--inline", "--out", "run", "--set", "rounds=1").exit_code == 0
+
+
+def test_signs_of_missing_values_are_proposed_and_the_experiment_runs(folder: Path) -> None:
+    dose = [str(each) for each in range(118)]
+    pq.write_table(table(amount=[*dose, "?", "n/a"]), "signs.parquet")
+    assert raysim("init", "signs.parquet", "signs.toml").exit_code == 0
+    raw = tomllib.loads((folder / "signs.toml").read_text())
+    assert raw["data"]["columns"] == {"na_values": ["?", "n/a"], "impute": "median"}
+    assert raysim("run", "signs.toml", "--inline", "--out", "signs", "--set", "rounds=1").exit_code == 0
 
 
 def test_an_experiment_on_a_real_table_names_every_column_and_runs(folder: Path) -> None:
@@ -194,11 +203,52 @@ def test_keys_are_listed_by_table_and_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "hint"), [("locl", "'local'"), ("local.lrr", "'local.lr'"), ("study.sed", "'study.seeds'")]
+    ("word", "message"),
+    [
+        ("locl", "'locl': did you mean 'local'? It must be one of top, data, "),
+        ("local.lrr", "'local.lrr': did you mean 'lr'? It must be one of loss, update, "),
+        ("study.sed", "'study.sed': did you mean 'seeds'? It must be one of seeds, partition_seeds, "),
+        ("local.nope", "'local.nope': must be one of loss, "),
+        ("algorithm.fedprx", "'algorithm.fedprx': did you mean 'fedprox'? It must be one of "),
+        ("nowhere.key", "'nowhere.key': must be one of top, data, "),
+    ],
 )
-def test_an_unknown_table_or_key_names_the_nearest(word: str, hint: str) -> None:
+def test_an_unknown_table_or_key_names_the_nearest(word: str, message: str) -> None:
     done = raysim("list", "keys", word)
-    assert done.exit_code and f"{word!r}: did you mean {hint}? It must be one of top, data, " in str(done.exception)
+    assert done.exit_code and message in str(done.exception)
+
+
+def test_the_keys_of_a_named_thing_are_listed_by_its_name() -> None:
+    lines = raysim("list", "keys", "algorithm.fedprox").output.splitlines()
+    assert [line.split()[0] for line in lines] == ["algorithm.proximal", "algorithm.weighting"]
+    assert all(line.endswith('[algorithm.name = "fedprox"]') for line in lines)
+    assert raysim("list", "keys", "algorithm.fedtan").output.startswith("algorithm.fedtan  no keys of its own")
+
+
+def test_a_terminal_folds_a_line_between_words() -> None:
+    line = f"local.lr  {'word ' * 30}end"
+    assert folded(line, None) == [line] and folded("short", 40) == ["short"]
+    shown = folded(line, 40)
+    assert len(shown) > 3 and max(map(len, shown)) <= 40 and all(each.startswith("    ") for each in shown[1:])
+    assert " ".join(each.strip() for each in shown) == line
+
+
+def test_a_dash_prints_the_experiment_file(folder: Path) -> None:
+    done = raysim("init", "visits.parquet", "-")
+    assert tomllib.loads(done.output)["data"]["label"] == "outcome" and not (folder / "-").exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("vists.parquet", "no file or folder 'vists.parquet': must be the path of your data; did you mean 'visits."),
+        ("file:gone.csv", "no file or folder 'gone.csv': must be the path of your data; check the path"),
+        ("digitz", "did you mean 'digits'?"),
+    ],
+)
+def test_missing_data_are_named_as_they_were_given(folder: Path, data: str, message: str) -> None:
+    done = raysim("init", data)
+    assert done.exit_code and message in str(done.exception) and not (folder / "experiment.toml").exists()
 
 
 def test_every_kind_has_a_list_and_every_scheme_its_keys() -> None:

@@ -23,7 +23,7 @@ from raysim.config.tables import partition_table
 from raysim.models.build import MODELS
 from raysim.reproduction.claim import Claim
 from raysim.reproduction.file import About, Reduced
-from raysim.studies.file import StudyTable
+from raysim.studies.keys import StudyTable
 
 
 def every_table() -> Iterator[type[ConfigTable]]:

@@ -142,7 +142,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_it_runs_from_a_file_with_the_same_bytes_on_actors(folder: Path, two_actors: raysim.Actors) -> None:
-    # Models that are redistributed are made by actors alone, never by the driver while they start.
     own = {"name": "own_algorithm:mine", "aggregate_every": 2, "cohort": 4}
     file = folder / "experiment.toml"
     file.write_text(tomli_w.dumps({**BASE, "algorithm": own}))
@@ -198,7 +197,7 @@ def test_its_keys_are_checked_and_changed_by_the_function_s_name(folder: Path) -
     ("name", "message"),
     [
         ("nowhere:mine", "algorithm.name = 'nowhere:mine': no module 'nowhere' in "),
-        ("own_algorithm:mime", "unknown algorithm.name = 'own_algorithm:mime'.* did you mean 'mine'"),
+        ("own_algorithm:mime", "unknown algorithm.name = 'own_algorithm:mime'.* did you mean 'own_algorithm:mine'"),
         ("own_algorithm:number", "must be callable, and is 3"),
         ("own_algorithm:other", "must return an Algorithm, and returned a str"),
         ("own_algorithm:bare", "of the shape .* and key has no annotation"),
@@ -216,7 +215,7 @@ def test_its_keys_are_checked_and_changed_by_the_function_s_name(folder: Path) -
         ("needy:mine", "needy must be importable, and needs nothing_of_the_kind"),
         ("broken:mine", "broken must be importable .SyntaxError"),
         ("json:mine", "another module 'json' is loaded already"),
-        ("mine", "unknown algorithm.name = 'mine': .* must be one of .*, fedavg, .* module:NAME"),
+        ("mine", "unknown algorithm.name = 'mine': must be one of .*, fedavg, .* module:NAME"),
         (lambda: None, "must be defined at the top of a module"),
     ],
 )
@@ -249,7 +248,6 @@ def test_what_its_parts_raise_is_one_line_that_says_where(folder: Path, tables: 
 @pytest.mark.slow
 def test_what_a_part_raises_on_an_actor_says_where(folder: Path, two_actors: raysim.Actors) -> None:
     file = folder / "experiment.toml"
-    # Models that are redistributed are made by actors alone, never by the driver while they start.
     own = {"name": "own_algorithm:far", "aggregate_every": 2}
     file.write_text(tomli_w.dumps({**BASE, "algorithm": own}))
     with pytest.raises(OwnCodeError, match=r"ZeroDivisionError: .*own_algorithm.py, line \d+, in __call__"):

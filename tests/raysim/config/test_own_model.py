@@ -137,7 +137,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def test_it_runs_from_a_file_and_from_python_with_the_same_bytes(folder: Path, two_actors: raysim.Actors) -> None:
     file = folder / "experiment.toml"
-    # Models that are redistributed are made by actors alone, never by the driver while they start.
     algorithm = [{"name": "radfed", "aggregate_every": 2, "cohort": 4}, {"name": "fedbn"}]
     raw = {**BASE, "algorithm": algorithm}
     file.write_text(tomli_w.dumps({**raw, "model": {"name": "own_model:Mine", "hidden": 4}}))
@@ -177,7 +176,7 @@ def test_shape_and_classes_are_given_where_they_are_taken(folder: Path, name: st
     ("model", "message"),
     [
         ({"name": "nowhere:Mine"}, "model.name = 'nowhere:Mine': no module 'nowhere' in "),
-        ({"name": "own_model:Mime"}, "unknown model.name = 'own_model:Mime'.* did you mean 'Mine'"),
+        ({"name": "own_model:Mime"}, "unknown model.name = 'own_model:Mime'.* did you mean 'own_model:Mine'"),
         ({"name": "own_model:number"}, "must be callable, and is 3"),
         ({"name": "own_model:bare"}, "of the shape .* and key has no annotation"),
         ({"name": "own_model:taken"}, "groups is taken: every model has it"),

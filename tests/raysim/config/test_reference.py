@@ -13,7 +13,7 @@ from partitioning.schemes.registry import parameters, takes
 from raysim.config.ranges import POWERS, Construction, Range, static_range, true_range
 from raysim.config.reference import Group, Key, groups
 from raysim.config.scheme_keys import BOUNDS
-from raysim.studies.file import study_groups
+from raysim.studies.keys import study_groups
 
 GROUPS = [*groups(), *study_groups()]
 WRITTEN = {text: value for value, text in POWERS.items()}
@@ -73,6 +73,7 @@ def test_a_companion_that_excludes_a_key_sets_no_bound() -> None:
     ranges = {key.path: key.kind for group in GROUPS for key in group.keys}
     assert ranges["local.momentum"] == "number ≥ 0, < 1"
     assert ranges["algorithm.over"] == "number ≥ 1, ≤ 10^12"
+    assert {ranges[f"model.renorm_{key}"] for key in ("start", "r_end", "d_end")} == {"integer ≥ 0, ≤ 10^9"}
 
 
 def test_the_keys_that_are_checked_only_with_others_are_few() -> None:

@@ -60,7 +60,7 @@ def of(folder: Path, **keys: Any) -> dict[str, Any]:
             {"sampling": "unifrom"},
             r"unknown algorithm\.sampling = 'unifrom': did you mean 'uniform'\? It must be one of",
         ),
-        ({"sampling": "sampling_rules:ruel"}, r"unknown algorithm\.sampling = 'sampling_rules:ruel'.*'rule'"),
+        ({"sampling": "sampling_rules:ruel"}, r"'sampling_rules:ruel': did you mean 'sampling_rules:rule'\? It must"),
         ({"sampling": "sampling_rules:short"}, r"sampling_rules:short': must take \(context\), and does not"),
         ({"sampling": "sampling_rules:Needing"}, r"'sampling_rules:Needing': must be made without arguments"),
         ({"candidates": 3}, r'algorithm\.candidates = 3 with algorithm\.sampling = "sampling_rules:rule"'),

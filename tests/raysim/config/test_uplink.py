@@ -88,7 +88,7 @@ def test_actors_have_a_stage_of_the_user_s_own(folder: Path, two_actors: raysim.
     [
         ({"name": "own_stages:Loose"}, "must be a class derived from algorithms.Stage"),
         ({"name": "own_stages:double"}, "must be a class derived from algorithms.Stage"),
-        ({"name": "own_stages:Scald"}, "did you mean 'Scaled'"),
+        ({"name": "own_stages:Scald"}, "did you mean 'own_stages:Scaled'"),
         ({"name": "own_stages:Scaled"}, "without 'factor': must be given"),
         ({"name": "own_stages:Scaled", "factr": 1.0, "factor": 1.0}, "did you mean 'factor'"),
         ({"name": "no_such_module:Scaled"}, "no module 'no_such_module'"),

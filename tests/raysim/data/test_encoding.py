@@ -150,6 +150,8 @@ def test_values_of_any_type_are_categories(tmp_path: Path, values: Any, names: l
         (pa.array([86_400_000, 0], pa.date64()), [1.0, 0.0]),
         (pa.array([43_200, 0], pa.timestamp("s", "Europe/Berlin")), [0.5, 0.0]),
         (pa.array([86_400_000_000_000, 0], pa.timestamp("ns")), [1.0, 0.0]),
+        (["1970-01-02T02:00:00+02:00", "1970-01-02 12:00Z"], [1.0, 1.5]),
+        (["1970-01-01 12:00:00", "1970-01-02T00:00:00.000-0600"], [0.5, 1.25]),
     ],
 )
 def test_dates_are_days(tmp_path: Path, dates: Any, days: list[float]) -> None:
@@ -157,6 +159,73 @@ def test_dates_are_days(tmp_path: Path, dates: Any, days: list[float]) -> None:
     made = partitioning.make(given, tmp_path / "p", scheme="iid", clients=1)
     encoded = fit_encoding(made, ColumnRules(dates=("day",)))(made.batch(0))
     assert sorted(encoded["day"].to_pylist()) == sorted(days)
+
+
+def signed(dose: list[str], **more: Any) -> pa.Table:
+    rows = len(dose)
+    return pa.table({"dose": dose, **more, "ward": [0, 1] * (rows // 2), "label": [0, 1] * (rows // 2)})
+
+
+def of_wards(folder: Path, rows: pa.Table, rules: ColumnRules) -> tuple[Encoding, list[dict[str, Any]]]:
+    """The encoding, and the encoded rows in their order in the table."""
+    rows = rows.append_column("row", pa.array(range(len(rows))))
+    missing = rules.missing_allowed(rows.schema, ["label", "ward"])
+    population = partitioning.make(rows, folder / "p", scheme="natural", column="ward", missing=missing)
+    encoding = fit_encoding(population, rules)
+    batches = [encoding(population.batch(client), f"client {client}") for client in range(2)]
+    return encoding, pa.Table.from_batches(batches).sort_by("row").to_pylist()
+
+
+def test_each_column_may_have_a_rule_of_its_own(tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            "dose": [1.0, 4.0, None, 10.0],
+            "age": [None, 20.0, 30.0, 40.0],
+            "height": [None, 1.0, 1.0, 7.0],
+            "kind": ["a", None, "b", "b"],
+            "code": pa.array([4, 4, None, 7]),
+            "ward": [0, 1, 0, 1],
+            "label": [0, 1, 0, 1],
+        }
+    )
+    rules = ColumnRules(
+        categories=("kind", "code"),
+        encode="index",
+        impute={"dose": "mean", "age": -1.0, "kind": "unknown", "code": "most_frequent", "*": "median"},
+    )
+    encoding, found = of_wards(tmp_path, rows, rules)
+    assert encoding.columns["kind"].categories == ("a", "b", "unknown")
+    fills = {name: each.fill for name, each in encoding.columns.items() if name != "row"}
+    assert fills == {"dose": 5.0, "age": -1.0, "height": 1.0, "kind": "unknown", "code": 4}
+    assert [row["kind"] for row in found] == [0, 2, 1, 1] and [row["code"] for row in found] == [0, 0, 0, 1]
+    assert [row["dose"] for row in found] == [1.0, 4.0, 5.0, 10.0] and found[0]["age"] == -1.0
+
+
+def test_a_column_without_a_rule_has_no_missing_values() -> None:
+    rules = ColumnRules(impute={"dose": "mean"})
+    rows = pa.table({"dose": [1.0, None], "age": [None, 2.0], "label": [0, 1]})
+    assert rules.missing_allowed(rows.schema, ["label"]) == ["dose"]
+    with pytest.raises(InputError, match=r"visits: 'age' has nulls \(1 rows\): must be numbers"):
+        check_features(rows, "label", [], "visits", rules)
+
+
+@pytest.mark.parametrize("na_values", [("?", -9.0), {"dose": ("?", -9.0), "kind": ("?",), "count": (-9.0,)}])
+def test_values_that_stand_for_missing_ones_are_filled(tmp_path: Path, na_values: Any) -> None:
+    rows = signed(["1", "?", "3.5", "-9"], kind=["?", "b", "a", "b"], count=[-9, 2, 5, 5])
+    rules = ColumnRules(categories=("kind",), encode="index", impute="mean", na_values=na_values)
+    check_features(rows, "label", ["ward"], "visits", rules)
+    encoding, found = of_wards(tmp_path, rows, rules)
+    assert [row["dose"] for row in found] == [1.0, 2.25, 3.5, 2.25]
+    assert [row["kind"] for row in found] == [1, 1, 0, 1] and encoding.columns["kind"].categories == ("a", "b")
+    assert [row["count"] for row in found] == [4.0, 2.0, 5.0, 5.0]
+
+
+def test_signs_of_missing_values_are_proposed_and_other_texts_refused(tmp_path: Path) -> None:
+    rows = signed(["1", "?", "3.5", "2"])
+    with pytest.raises(InputError, match=r"with '\?': .*set na_values = \[\"\?\"\], impute = \"median\" in"):
+        check_features(rows, "label", ["ward"], "visits")
+    with pytest.raises(InputError, match=r"'dose' has '\?': must be a number or one of data.columns.na_values"):
+        of_wards(tmp_path, rows, ColumnRules(na_values=("NA",), impute="mean"))
 
 
 def test_all_wrong_columns_are_named_at_once_with_their_keys() -> None:
@@ -181,12 +250,24 @@ def test_all_wrong_columns_are_named_at_once_with_their_keys() -> None:
         ({"categories": ("kind",), "dates": ("kind",)}, "data.columns.dates has 'kind', which data.columns.categories"),
         ({"categories": ("day",), "impute": 0.0}, "'day' is date32.*, whose values are no categories"),
         ({"dates": ("dose", "kind", "day"), "impute": 0.0}, "'dose' is double, whose values are no dates, 'kind' has "),
+        ({"impute": {"dosis": "mean"}}, "column 'dosis' of data.columns.impute.*did you mean 'dose'"),
+        ({"impute": {"dose": "most"}}, "data.columns.impute.dose = 'most': must be a number, or one of \"mean\""),
+        ({"categories": ("kind",), "impute": {"kind": "mean"}}, "impute.kind = 'mean': must be \"most_frequent\" or a"),
+        ({"na_values": {"dosis": (0,)}}, "column 'dosis' of data.columns.na_values.*did you mean 'dose'"),
         ({"categories": ("kind",), "dates": ("day",)}, "'dose' has nulls.*'kind' has nulls.*'day' has nulls"),
     ],
 )
 def test_wrong_rules_are_refused(rules: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         check_features(table(), "label", {"ward"}, "x.csv", ColumnRules(**rules))
+
+
+@pytest.mark.parametrize(("codes", "rule"), [([1, 2], "one"), ([1, 2], 1.5), (["a", "b"], 1.0)])
+def test_a_category_for_missing_ones_has_the_type_of_the_others(tmp_path: Path, codes: Any, rule: Any) -> None:
+    given = pa.table({"k": codes, "label": [0, 1]})
+    made = partitioning.make(given, tmp_path / "p", scheme="iid", clients=1)
+    with pytest.raises(InputError, match=rf"data.columns.impute.k = {rule!r}: must be a category like .*, of the same"):
+        fit_encoding(made, ColumnRules(categories=("k",), impute={"k": rule}))
 
 
 def test_columns_that_cannot_be_fitted_are_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import torch
 from ray.experimental import get_object_locations
 
 import partitioning
+import raysim
 from algorithms import (
     Block,
     DivergedError,
@@ -33,7 +34,9 @@ from algorithms import (
 from algorithms.core.layout import Packed
 from algorithms.parts.option import Draft
 from raysim.common.errors import InputError
+from raysim.config.tables import FleetTable
 from raysim.data.sources import load
+from raysim.fleet import ray_fleet
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.machine import agreed
 from raysim.fleet.ray_fleet import RayFleet
@@ -118,6 +121,24 @@ def test_small_models_are_inlined_and_counted_apart(actors: ClientActors, popula
     algorithm = radfed(HALF, LOCAL, aggregate_every=5)
     next_round(start(fleet, 16), algorithm, fleet)
     assert fleet.traffic.inlined == 4 * 4 * fleet.layouts.shared.floats
+
+
+def test_the_driver_redistributes_small_models_until_an_actor_is_ready(
+    shared_ray: SharedRay, population: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared_ray.start()
+    algorithm, models = radfed(HALF, LOCAL, aggregate_every=3), []
+    for most in (2**28, 0):
+        monkeypatch.setattr(ray_fleet, "DRIVER_BYTES", most)
+        with raysim.Actors(2) as starting, starting.place(FleetTable()) as place:
+            fleet = fleet_of(place, population, hidden=16)
+            state = next_round(start(fleet, 16), algorithm, fleet)
+            held = [isinstance(each.reference.value, Packed) for each in state.travelling_models]
+            assert any(held) is bool(most)
+            for _ in range(2):
+                state = next_round(state, algorithm, fleet)
+            models.append(state.model.floats)
+    np.testing.assert_array_equal(*models)
 
 
 def test_a_aggregating_round_brings_one_sum_a_block(actors: ClientActors, population: Path) -> None:

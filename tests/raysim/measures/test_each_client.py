@@ -60,6 +60,49 @@ def test_scores_are_those_of_each_clients_own_model(done: raysim.Run, name: str)
             assert row.train_accuracy == pytest.approx(accuracy(model, batch[:cut], population), abs=1e-12)
 
 
+STANDARD: dict[str, Any] = {
+    **CONFIG,
+    "data": {**CONFIG["data"], "standardise": "client"},
+    "algorithm": {"name": "fedbn", "cohort": 3},
+    "evaluate": {"every": 0, "metrics": ["accuracy", "loss"]},
+}
+HEART: dict[str, Any] = {
+    "data": {
+        "dataset": "heart-disease",
+        "standardise": "client",
+        "columns": {"categories": ["cp", "restecg"], "fit": "client", "impute": "median"},
+    },
+    "partition": {"scheme": "natural", "column": "hospital", "local_test": "split"},
+    "local": {"loss": "binary", "lr": 0.01, "batch_size": 8},
+}
+
+
+@pytest.mark.parametrize("changes", [{}, HEART], ids=["digits", "heart"])
+def test_a_clients_scores_follow_by_hand_from_its_data_and_its_model(tmp_path: Path, changes: dict[str, Any]) -> None:
+    done = quick_run({**STANDARD, **changes}, tmp_path / "run", inline=True)
+    for row in done.clients().itertuples():
+        model, compared = done.model("fedbn", client=row.client), 0
+        for part in ("test", "train"):
+            x, y = done.data(row.client, part)
+            if row.split == "train":
+                assert len(y) == (row.test_samples if part == "test" else row.samples - row.test_samples)
+            if not np.isnan(score := getattr(row, f"{part}_accuracy")):
+                with torch.no_grad():
+                    outputs = model(x)
+                guess = outputs.argmax(1) if outputs.shape[1] > 1 else (outputs[:, 0] > 0).long()
+                assert score == pytest.approx(float((guess == y).double().mean()), abs=1e-12)
+                compared += 1
+        assert compared == 1 + (row.updates > 0)
+        assert len(done.data(row.client, "all")[1]) == row.samples
+
+
+def test_data_of_an_unknown_client_or_part_are_refused(done: raysim.Run) -> None:
+    with pytest.raises(raysim.InputError, match="client = 10: must be an id from 0 to 9"):
+        done.data(10)
+    with pytest.raises(raysim.InputError, match="unknown part = 'tests': did you mean 'test'"):
+        done.data(0, "tests")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("name", ["fedavg", "ditto"])
 def test_means_are_those_of_the_evaluation(done: raysim.Run, name: str) -> None:
     clients, last = done.clients(name), done.metrics().query(f"algorithm == {name!r}").iloc[-1]

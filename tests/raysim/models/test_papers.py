@@ -95,6 +95,6 @@ def test_tables_number_their_layers() -> None:
     model = build("digit_cnn", shape=(3, 28, 28), classes=10, seed=0)
     names = [name for name, _ in model.named_children()]
     assert names == [
-        *("conv1", "norm1", "relu1", "pool1", "conv2", "norm2", "relu2", "pool2", "conv3", "norm3", "relu3"),
+        *("conv1", "norm1", "pool1", "relu1", "conv2", "norm2", "pool2", "relu2", "conv3", "norm3", "relu3"),
         *("flatten", "linear4", "norm4", "relu4", "linear5", "norm5", "relu5", "output"),
     ]

@@ -5,6 +5,7 @@ import pytest
 from raysim.common.units import human_bytes, human_seconds
 from raysim.report.read import algorithm_folders
 from raysim.report.tables import indented
+from raysim.report.words import in_words
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,21 @@ def test_bytes(count, text):
 )
 def test_seconds(seconds, text):
     assert human_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ("test_macro_f1", "macro f1, global test set"),
+        ("held_out_mean_accuracy", "accuracy, held-out clients, mean"),
+        ("local_accuracy", "accuracy, own test parts"),
+        ("local_validation_mean_auc", "auc, own validation parts, mean"),
+        ("validation_finetuned_loss", "loss, validation clients, fine-tuned"),
+        ("domain_mnist_loss", "domain mnist loss"),
+    ],
+)
+def test_each_part_of_the_data_has_one_name(column, text):
+    assert in_words(column) == text
 
 
 def test_a_description_is_broken_at_its_parts_only():

@@ -73,7 +73,9 @@ def test_each_figure_has_a_small_file(folder: Path) -> None:
     assert [path.name for path in files] == [f"{number}.svg" for number in range(1, 7)]
     assert max(path.stat().st_size for path in files) < 60_000
     for number in (1, 3, 4, 5):
-        assert {"fedavg", "radfed", "Accuracy, test set" + ", largest" * (number == 4)} <= set(words(folder, number))
+        assert {"fedavg", "radfed", "Accuracy, global test set" + ", largest" * (number == 4)} <= set(
+            words(folder, number)
+        )
 
 
 def test_what_was_not_run_is_left_out(folder: Path) -> None:
@@ -172,15 +174,15 @@ def test_however_many_rounds_there_are_the_file_is_small(rounds: int, panels: in
     lines = {
         label: Curve(number, np.sin(number), np.full(rounds, 0.1) if series <= CROWD else None) for label in strokes
     }
-    every = [Panel(f"Panel {each}", "Accuracy, test set", "share", lines) for each in range(panels)]
+    every = [Panel(f"Panel {each}", "Accuracy, global test set", "share", lines) for each in range(panels)]
     assert len(draw("a", every, strokes, most=rounds_that_fit(every))) < 60_000
 
 
 @pytest.mark.parametrize(
     ("column", "title", "is_share"),
     [
-        ("test_accuracy", "Accuracy, test set", True),
-        ("local_mean_macro_f1", "Macro F1, own test, mean", False),
+        ("test_accuracy", "Accuracy, global test set", True),
+        ("local_mean_macro_f1", "Macro F1, own test parts, mean", False),
         ("domain_mnist_accuracy", "Accuracy, domain mnist", True),
         ("twin_test_loss", "Twin's test loss", False),
         ("client_divergence", "Client divergence", False),

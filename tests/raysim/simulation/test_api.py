@@ -106,9 +106,6 @@ def test_the_model_that_is_written_is_the_one_that_was_evaluated(runs: dict[str,
 def test_the_driver_trains_until_the_actors_are_there(runs: dict[str, Path]) -> None:
     first = pq.read_table(runs["two"] / "fedavg" / "updates.parquet").to_pydict()["machine_actor"]
     assert -1 in first
-    # It never holds the weights of models that are redistributed.
-    table = pq.read_table(runs["two"] / "radfed" / "updates.parquet").to_pydict()
-    assert {actor for actor, number in zip(table["machine_actor"], table["round"], strict=True) if number % 3} <= {0, 1}
 
 
 def test_the_stages_of_a_round_add_up(runs: dict[str, Path]) -> None:

@@ -1,7 +1,9 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -14,6 +16,7 @@ from raysim.data.sources import load
 from raysim.data.tensors import decoder_of
 from raysim.simulation.population import population_of
 from raysim.simulation.samples import prepare_samples
+from tests.kit.runs import quick_run
 
 BASE = {"partition": {"clients": 4}}
 
@@ -38,6 +41,66 @@ def test_a_second_table_may_be_the_global_test_set(tmp_path) -> None:
     experiment = Experiment.of({**BASE, "data": {"dataset": "digits", "test": f"file:{tmp_path / 't.parquet'}"}})
     population = population_of(experiment, tmp_path / "population")
     assert sum(population.test_slices) == 50 and population.sizes.sum() == 1797
+
+
+def wards(rows: int, seed: int, names: str = "abc") -> pa.Table:
+    rng = np.random.default_rng(seed)
+    ward = np.array([names[row % len(names)] for row in range(rows)])
+    return pa.table({"x": rng.normal(size=rows), "ward": ward, "label": rng.integers(0, 2, rows)})
+
+
+def split_wards(folder: Path, test: pa.Table, **partition: Any) -> Experiment:
+    pq.write_table(wards(60, 0), folder / "train.parquet")
+    pq.write_table(test, folder / "test.parquet")
+    data = {"dataset": f"file:{folder / 'train.parquet'}", "test": f"file:{folder / 'test.parquet'}"}
+    natural = {"scheme": "natural", "column": "ward", "local_test": "data.test"}
+    return Experiment.of({"rounds": 2, "data": data, "partition": natural | partition, "model": {"name": "logistic"}})
+
+
+def test_the_rows_of_a_global_test_set_may_be_their_owners_own_test_parts(tmp_path) -> None:
+    test = wards(21, 1)
+    population = population_of(split_wards(tmp_path, test), tmp_path / "population")
+    assert population.test_sizes.tolist() == [7] * 3 and not population.tests
+    own = test.filter(pc.equal(test["ward"], "b"))["x"].to_pylist()
+    assert sorted(population.batch(1)["x"].to_pylist()[-7:]) == sorted(own)
+    done = quick_run(split_wards(tmp_path, test).to_toml(), tmp_path / "run", inline=True)
+    clients = pq.read_table(done.folder / "fedavg" / "clients.parquet")
+    mean = done.results[0].metrics["local_mean_accuracy"]
+    assert mean == pytest.approx(np.mean(clients["test_accuracy"].to_pylist()), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("test", "partition", "message"),
+    [
+        (
+            wards(8, 1, "abcd"),
+            {"scheme": "natural"},
+            "'d' of column 'ward' has rows in the global test set and none for training",
+        ),
+        (
+            wards(9, 1).rename_columns(["z", "ward", "label"]),
+            {"scheme": "natural"},
+            "the test set of .* has the columns",
+        ),
+        (wards(9, 1), {"scheme": "iid"}, 'local_test = "data.test" with partition.scheme = "iid"'),
+    ],
+)
+def test_test_rows_without_a_client_are_refused(tmp_path, test, partition, message) -> None:
+    changed = split_wards(tmp_path, test).to_toml()
+    if partition["scheme"] == "iid":
+        changed["data"]["without"] = ["ward"]
+    else:
+        partition = {**partition, "column": "ward"}
+    changed["partition"] = {**partition, "local_test": "data.test"}
+    with pytest.raises(InputError, match=message):
+        population_of(Experiment.of(changed), tmp_path / "population")
+
+
+def test_own_test_parts_of_a_test_set_need_one(tmp_path) -> None:
+    changed = split_wards(tmp_path, wards(9, 1)).to_toml()
+    del changed["data"]["test"]
+    with pytest.raises(InputError, match="without a global test set: must have one"):
+        population_of(Experiment.of(changed), tmp_path / "population")
 
 
 def test_a_fold_is_a_view_of_the_population_whether_made_or_opened(tmp_path) -> None:

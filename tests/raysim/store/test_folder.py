@@ -22,6 +22,9 @@ from raysim.simulation.options import RunOptions
 from raysim.store.algorithm_folder import UPDATES, AlgorithmFolder, metrics_schema
 from raysim.store.location import RunLocation
 from raysim.store.run_folder import run_folder
+from tests.kit.logged import Heard
+
+CHECKPOINT = f"checkpoint/round-1-{'0' * 64}.safetensors"
 
 
 def fail_in(out: Path, made: Path) -> None:
@@ -61,6 +64,18 @@ def test_a_run_that_ends_before_it_can_go_on_leaves_nothing_and_says_nothing_of_
     with pytest.raises(StoppedError, match=r"^interrupted; continue with: raysim\.resume\(\".*two\", inline=True\)$"):
         end_in(tmp_path / "two", begun=True)
     assert [path.name for path in tmp_path.iterdir()] == ["two"]
+
+
+def test_a_run_that_fails_says_whether_a_round_is_saved(tmp_path: Path) -> None:
+    out, told = tmp_path / "run", Heard()
+    (out / "fedavg" / "checkpoint").mkdir(parents=True)
+    for name in ("config.toml", "run.log"):
+        (out / name).touch()
+    for saved, file in (("has no checkpoint yet", "metrics.journal"), ("is saved up to its last", CHECKPOINT)):
+        (out / "fedavg" / file).touch()
+        with pytest.raises(RuntimeError), offer_resume(RunLocation(out, str(out)), RunOptions(watcher=told)):
+            raise RuntimeError
+        assert saved in told.notices[-1]
 
 
 def test_parents_that_another_run_uses_stay(tmp_path: Path) -> None:

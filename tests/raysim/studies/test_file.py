@@ -41,6 +41,12 @@ def test_what_stands_beside_the_study_changes_its_base(tmp_path: Path) -> None:
     assert Study.of(completed(tomllib.loads(tomli_w.dumps(study.to_toml())))).to_toml() == study.to_toml()
 
 
+def test_trials_score_no_single_client_unless_the_file_says_so(small: dict[str, Any]) -> None:
+    assert not Study.of(small).datasets[0].experiment.evaluate.clients
+    small["evaluate"] = {**small["evaluate"], "clients": True}
+    assert Study.of(small).datasets[0].experiment.evaluate.clients
+
+
 def test_defaults(small: dict[str, Any]) -> None:
     small["study"] = {}
     table = Study.of(small).table

@@ -3,6 +3,7 @@
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,10 +13,12 @@ from rich.console import Console
 from partitioning.common.text import latex
 from raysim.common.errors import InputError
 from raysim.common.units import human_seconds
+from raysim.config.reference import is_bound
 from raysim.studies.concluding import conclude
 from raysim.studies.course import StudyProgress
 from raysim.studies.folder import TRIALS
 from raysim.studies.read import read_findings
+from raysim.studies.search import edge_notes
 from raysim.studies.statistics import rows_of, tallies_of
 from raysim.studies.tables import contests, details, differences, markdown_table, progress_table
 from raysim.studies.words import MetricColumn, caption, notes, percent
@@ -38,6 +41,43 @@ def test_the_baseline_is_absolute_and_the_others_are_relative(tmp_path: Path) ->
     assert study.algorithms == ["fedavg", "fedprox", "radfed"]
     assert shown(tmp_path) == [["digits", "(65.00)", "-2.31", "**+5.38**"]]
     assert "n = 5 to 6 differing pairs" in caption(study, rows_of(study))
+
+
+@pytest.mark.parametrize(
+    ("values", "chosen", "note"),
+    [
+        ([0.01, 0.1, 1.0], 1.0, "The chosen local.lr = 1 of fedavg on digits is the largest value of its grid"),
+        ([0.01, 0.1, 1.0], 0.01, "local.lr = 0.01 of fedavg on digits is the smallest value .*; add smaller values"),
+        ([0.01, 0.1, 1.0], 0.1, ""),
+        ([0.0, 0.1], 0.0, "local.lr = 0 of fedavg on digits is the smallest"),
+        (["constant", "cosine"], "cosine", ""),
+    ],
+)
+def test_a_winner_at_the_edge_of_its_grid_is_told(tmp_path: Path, values: list[Any], chosen: Any, note: str) -> None:
+    keys = [point(**{"local.lr": value}) for value in values]
+    picked = point(**{"local.lr": chosen})
+    found = [each | {"point": key, "chosen": key == picked} for key in keys for each in trials("fedavg", BASE)]
+    folder = write_study(tmp_path, found)
+    notes_on_edges = edge_notes(read_findings(folder))
+    assert len(notes_on_edges) == bool(note) and all(re.search(note, each) for each in notes_on_edges)
+    conclude(folder)
+    for each in notes_on_edges:
+        assert each in (folder / "report.html").read_text() and "local.lr" in (folder / "table.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "held"),
+    [
+        ("clusters", 2, True),
+        ("clusters", 3, False),
+        ("local.weight_decay", 0.0, True),
+        ("local.lr", 1e-3, False),
+        ("fraction", 1.0, True),
+        ("local.lr", 10.0, False),
+    ],
+)
+def test_a_bound_of_a_key_is_no_edge(key: str, value: float, held: bool) -> None:
+    assert is_bound(key, value) == held
 
 
 def test_a_significant_difference_has_a_star(tmp_path: Path) -> None:

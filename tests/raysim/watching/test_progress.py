@@ -24,10 +24,10 @@ def lines(monkeypatch: pytest.MonkeyPatch, period: float, done: int) -> list[str
 def test_rounds_are_told_from_time_to_time_with_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
     first, *rounds = lines(monkeypatch, 0, 0)
     assert first == "fedavg: rounds 1 to 8, 4 client updates each"
-    assert rounds[0] == "fedavg 1/8  test accuracy 0.250  0:00 elapsed"
-    assert rounds[2] == "fedavg 3/8  test accuracy 0.250  0:00 elapsed" and len(rounds) == 8
+    assert rounds[0] == "fedavg 1/8  accuracy, global test set 0.250  0:00 elapsed"
+    assert rounds[2] == "fedavg 3/8  accuracy, global test set 0.250  0:00 elapsed" and len(rounds) == 8
     monkeypatch.setattr(progress, "LEAST", (3, 0.0))
-    assert lines(monkeypatch, 0, 0)[3] == "fedavg 3/8  test accuracy 0.250  0:00 elapsed, about 0:00 left"
+    assert lines(monkeypatch, 0, 0)[3] == "fedavg 3/8  accuracy, global test set 0.250  0:00 elapsed, about 0:00 left"
     assert len(lines(monkeypatch, 3600, 0)) == 1
 
 
