@@ -124,7 +124,7 @@ class SentModels(Function):
         watching = replace(worker, personal=Unstored(worker.personal), watches=(*worker.watches, keep))
         value = self.updates(watching, block, *values).value
         rows = replace(value.rows, personal=(None,) * len(value.rows))
-        return Output(replace(value, rows=rows), tuple(sent))
+        return Output(replace(value, rows=rows, personal=Sum.zero(Layout(()))), tuple(sent))
 
 
 @dataclass(frozen=True)
