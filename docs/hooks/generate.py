@@ -144,6 +144,7 @@ def parts() -> str:
         "`aggregate`": (aggregation,),
         "`attack`": (attack,),
         "Several global models": (algorithms.OwnChoice, algorithms.ChoiceContext),
+        "`topology`": (algorithms.Topology,),
         "Phases": (phases, rules),
     }
     text = [directives([algorithms.Algorithm])]
