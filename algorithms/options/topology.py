@@ -35,7 +35,7 @@ GRAPHS = (
 DRAWN = {"random-regular": "degree", "erdos-renyi": "probability"}
 """Graphs that are drawn, and the key of each."""
 
-WIDEST = 2000
+WIDEST = 1000
 """Clients up to which the spectral gap is computed, of a dense matrix."""
 
 SWAPS = 10
@@ -291,7 +291,8 @@ def _of_edges(topology: Topology, clients: NDArray[np.int64]) -> Ends:
 def _ends(topology: Topology, n: int, seed: int, counter: int) -> Ends:
     """Return the ends of a named graph's edges: one arc of each, and perhaps both."""
     draws, places, powers = generator(seed, Purpose.GRAPH, counter), np.arange(n), 2 ** np.arange((n - 1).bit_length())
-    hops = {"ring": [1], "complete": places[1:], "exponential": powers}
+    one = powers[[(counter - 1) % len(powers)]]
+    hops = {"ring": [1], "complete": places[1:], "exponential": powers, "one-peer-exponential": one}
     if topology.graph == "torus":
         rows = max(row for row in range(1, int(n**0.5) + 1) if n % row == 0)
         allowed = f"used with a product of two numbers >= 2 of clients, not with {n}"
@@ -306,9 +307,7 @@ def _ends(topology: Topology, n: int, seed: int, counter: int) -> Ends:
         return found % n, (found + found // n + 1) % n
     if topology.graph == "random-regular":
         return _regular(n, topology.degree or 0, topology.directed, draws)
-    if topology.graph == "one-peer-exponential":
-        powers = powers[[(counter - 1) % len(powers)]]
-    steps = np.array(hops.get(topology.graph, powers), np.int64)[:, None]
+    steps = np.array(hops[topology.graph])[:, None]
     return np.tile(places, len(steps)), ((places + steps) % n).ravel()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.fleet import Block, Fleet, Function, Output, Reference, cut, map_joined
-from algorithms.core.layout import Floats, Layout, Packed
+from algorithms.core.layout import Layout, Packed
 from algorithms.core.layouts import BESIDE
 from algorithms.core.personal import Location, PersonalStore
 from algorithms.core.rows import UpdateRows
@@ -48,14 +48,15 @@ def start_gossip(state: State, algorithm: Algorithm, fleet: Fleet, settings: Gos
     weights = state.of(topology.name).get("weights", np.ones(len(clients)))
     after = mixing.applied(weights) if settings.push_sum else weights
     surplus = dict(zip(clients.tolist(), (weights - 1).tolist(), strict=True))
-    updates = SentModels(draft.wrapped(client_updates(draft)), surplus, settings.order == "combine-then-adapt")
+    begun = settings.order == "combine-then-adapt"
+    updates = SentModels(draft.wrapped(client_updates(draft)), surplus, begun)
     training = Training(draft, updates, blocks_of(draft, draft.drawn))
 
     def finish() -> State:
         received = training.received()
         blocks = mixing_blocks(draft, mixing, after, received.objects)
-        parameters = fleet.layouts.personal.parameters
-        mixed: MixedModels = map_joined(fleet, MixMessages(parameters), blocks, [draft.start])[0]
+        mix = MixMessages(fleet.layouts.personal.parameters, begun)
+        mixed: MixedModels = map_joined(fleet, mix, blocks, [draft.start])[0]
         state.personal.add_all(draft.number, clients.tolist(), mixed.locations)
         drawn, nbytes = np.searchsorted(clients, draft.drawn), message_bytes(fleet.layouts.personal)
         up, down = (
@@ -86,17 +87,17 @@ class Unstored(PersonalStore):
 
 @dataclass(frozen=True)
 class SentModels(Function):
-    """Client updates that leave each client's message behind, instead of storing its model.
+    """Client updates that leave each client's message behind, and store no model.
 
         m_k = y_k + (v_k - 1) z_k,   with z_k the model that client k began with, and y_k the one that it trained
 
     Batch-norm statistics and buffers are sent as v_k y_k, so that a mixed variance is never negative. If models are
-    sent as they began, each client leaves two objects, its message z_k and y_k.
+    sent as they began, y_k is left beside the message.
 
     Args:
         updates: client updates.
         surplus: v_k - 1, by client; v_k = 1 without push-sum.
-        begun: whether models are sent as they began.
+        begun: whether models are sent as they began: m_k = z_k.
     """
 
     updates: Function
@@ -104,28 +105,26 @@ class SentModels(Function):
     begun: bool
 
     def objects(self, block: Block) -> int:
-        return len(block.clients) * (2 if self.begun else 1)
+        return len(block.clients)
 
     def join(self, left: Any, right: Any) -> Any:
         return self.updates.join(left, right)
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
-        messages: list[Packed] = []
+        sent: list[tuple[Packed, ...]] = []
         layout = worker.resident.layouts.personal
-        travels = travelling(layout)
+        travels, _ = travelling(layout)
 
         def keep(trained: Trained, rows: UpdateRows) -> None:
             for client, lane, begun in zip(trained.clients, trained.lanes, trained.personal, strict=True):
-                own = trained.trainer.personal(lane)
-                kept = np.where(layout.parameters, begun.floats, own.floats)
-                floats = own.floats + self.surplus[client] * travels * kept
-                messages.extend([begun] if self.begun else [])
-                messages.append(Packed(floats, own.integers.copy()))
+                own = trained.trainer.personal(lane).copy()
+                pushed = self.surplus[client] * np.where(layout.parameters, begun.floats, own.floats) * travels
+                sent.append((begun, own) if self.begun else (Packed(own.floats + pushed, own.integers),))
 
         watching = replace(worker, personal=Unstored(worker.personal), watches=(*worker.watches, keep))
         value = self.updates(watching, block, *values).value
         rows = replace(value.rows, personal=(None,) * len(value.rows))
-        return Output(replace(value, rows=rows), tuple(messages))
+        return Output(replace(value, rows=rows, personal=Sum.zero(Layout(()))), tuple(sent))
 
 
 @dataclass(frozen=True)
@@ -133,18 +132,17 @@ class MixInput:
     """Input of the mixing of one client's model.
 
     Args:
-        location: location of its model if the client takes no part; None for the initial one.
-        shares: messages that it mixes: the place of each among the block's values, and its share, by sender.
-        own: place of its own message; -1 if it takes no part.
-        trained: place of the model that it trained.
+        location: location of its model before the round; None for the initial one.
+        shares: messages that it mixes, by sender: the place of each among the block's values, and its share; empty if
+            the client takes no part.
+        own: place of its own message.
         weight: its push-sum weight afterwards.
     """
 
     location: Location | None
-    shares: tuple[tuple[int, float], ...] = ()
-    own: int = -1
-    trained: int = -1
-    weight: float = 1.0
+    shares: tuple[tuple[int, float], ...]
+    own: int
+    weight: float
 
 
 @dataclass
@@ -179,42 +177,42 @@ class MixMessages(Function):
 
     Args:
         parameters: whether each value of a model belongs to a parameter, [floats].
+        begun: whether models are sent as they began.
     """
 
     parameters: NDArray[np.bool_]
+    begun: bool
 
     def join(self, left: MixedModels, right: MixedModels) -> MixedModels:
         return left.plus(right, self.parameters)
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
-        (_, initial), *messages = values
+        (_, initial), *sent = values
         layout = worker.resident.layouts.personal
-        block_models = MixedModels(Sum.zero(layout))
+        mixed = MixedModels(Sum.zero(layout))
         for given in block.inputs:
-            if given.own >= 0:
-                model = mix(layout, given, messages)
+            location = given.location
+            if given.shares:
+                model = self._mixed(layout, given, sent)
                 location = worker.personal.append(model)
             else:
-                location = given.location
                 model = worker.personal.read(location) if location else initial
             one = MixedModels(Sum.zero(layout), 0.0, [location])
             one.models.add(model, 1.0)
-            block_models = block_models.plus(one, self.parameters)
-        return Output(block_models)
+            mixed = mixed.plus(one, self.parameters)
+        return Output(mixed)
 
-
-def mix(layout: Layout, given: MixInput, messages: list[Packed]) -> Packed:
-    """Return a client's model after mixing; entries beside the model stay its own."""
-    models, own, trained = Sum.zero(layout), messages[given.own], messages[given.trained]
-    for message, share in given.shares:
-        models.add(messages[message], share)
-    floats = (models.floats / given.weight).astype(layout.floating) + (trained.floats - own.floats)
-    integers = np.maximum(models.integers, trained.integers)
-    for entry, place in layout.places():
-        if entry.kind in BESIDE:
-            vector, kept = (integers, trained.integers) if entry.integer else (floats, trained.floats)
-            vector[place] = kept[place]
-    return Packed(floats, integers)
+    def _mixed(self, layout: Layout, given: MixInput, sent: Sequence[tuple[Packed, ...]]) -> Packed:
+        """Return a client's model after mixing; entries beside the model stay its own."""
+        models, message, trained = Sum.zero(layout), sent[given.own][0], sent[given.own][-1]
+        for place, share in given.shares:
+            models.add(sent[place][0], share)
+        floats = (models.floats / given.weight).astype(layout.floating)
+        if self.begun:
+            floats += trained.floats - message.floats
+        travels, counts = travelling(layout)
+        integers = np.maximum(models.integers, trained.integers)
+        return Packed(np.where(travels, floats, trained.floats), np.where(counts, integers, trained.integers))
 
 
 def mixing_blocks(
@@ -226,32 +224,26 @@ def mixing_blocks(
         draft: the round.
         mixing: mixing of the clients that take part.
         weights: push-sum weight of each client afterwards, [n].
-        objects: objects that the clients left behind, equally many of each.
+        objects: what each client that takes part left behind.
     """
     clients, state, fleet = draft.fleet.census.clients, draft.state, draft.fleet
-    taking_part = np.searchsorted(clients, draft.drawn).tolist()
-    each = len(objects) // max(1, len(taking_part))
-    sent = {place: each * number for number, place in enumerate(taking_part)}
+    sent = dict(zip(np.searchsorted(clients, draft.drawn).tolist(), objects, strict=True))
     blocks: list[Block] = []
     for some in cut(len(clients), fleet.block_size(len(clients))):
-        members, ids = range(len(clients))[some], tuple(clients[some].tolist())
-        received = {place: mixing.received_by(place) for place in members if place in sent}
-        wanted = {sent[sender] for pairs in received.values() for sender, _ in pairs}
-        values = sorted(wanted | {sent[place] + each - 1 for place in received})
-        at = {number: place for place, number in enumerate(values)}
+        places, ids = range(len(clients))[some], tuple(clients[some].tolist())
+        received = {place: mixing.received_by(place) for place in places if place in sent}
+        wanted = sorted({sender for shares in received.values() for sender, _ in shares})
+        at = {sender: number for number, sender in enumerate(wanted)}
         inputs = tuple(
             MixInput(
-                None,
-                tuple((at[sent[sender]], share) for sender, share in received[place]),
-                at[sent[place]],
-                at[sent[place] + each - 1],
+                state.personal.latest(client, state.round),
+                tuple((at[sender], share) for sender, share in received.get(place, ())),
+                at.get(place, -1),
                 float(weights[place]),
             )
-            if place in received
-            else MixInput(state.personal.latest(client, state.round))
-            for place, client in zip(members, ids, strict=True)
+            for place, client in zip(places, ids, strict=True)
         )
-        references = tuple(objects[number] for number in values)
+        references = tuple(sent[sender] for sender in wanted)
         blocks.append(Block(len(blocks), ids, len(references), inputs, references))
     return blocks
 
@@ -266,10 +258,9 @@ def sent_so_far(memory: Mapping[str, NDArray[np.int64]], mixing: Mixing) -> dict
     return {"arcs": found, "messages": messages}
 
 
-def travelling(layout: Layout) -> Floats:
-    """Return 1 for each floating value that clients send each other, and 0 for their own, [floats]."""
-    travels = np.ones(layout.floats, layout.floating)
+def travelling(layout: Layout) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which floating values and which counters clients send each other, [floats] and [integers]."""
+    floats, integers = np.ones(layout.floats, bool), np.ones(layout.integers, bool)
     for entry, place in layout.places():
-        if entry.kind in BESIDE and not entry.integer:
-            travels[place] = 0
-    return travels
+        (integers if entry.integer else floats)[place] = entry.kind not in BESIDE
+    return floats, integers

@@ -145,6 +145,7 @@ def parts() -> str:
         "`attack`": (attack,),
         "`edges`, levels": (algorithms.Edges, algorithms.Sizes),
         "Several global models": (algorithms.OwnChoice, algorithms.ChoiceContext),
+        "`topology`": (algorithms.Topology,),
         "Phases": (phases, rules),
     }
     text = [directives([algorithms.Algorithm])]

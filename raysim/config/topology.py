@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 import pyarrow as pa
-from pyarrow.csv import read_csv
 
-from algorithms.options.topology import GRAPHS, Topology
-from partitioning.common.paths import absolute, open_regular, read_parquet
+from algorithms.options.topology import Topology
+from partitioning.common.paths import absolute
+from partitioning.sources.opening import open_source
+from partitioning.sources.source import read_columns
 from partitioning.store.files import sha256
 from raysim.common.errors import InputError, one_input_error
-from raysim.config.check import known
 from raysim.config.options import OptionTable
 
 FILE = "file:"
@@ -34,7 +35,7 @@ class TopologyTable(OptionTable):
 
     graph: str = Topology.graph
     """Graph: `ring`, `torus`, `complete`, `exponential`, `one-peer-exponential`, `random-regular`, `erdos-renyi`, or
-    `file:` and a path: a table in CSV or Parquet with the columns `from`, `to` and perhaps `weight`."""
+    `file:` and the path of a table with the columns `from`, `to` and perhaps `weight`."""
     directed: bool = Topology.directed
     """Whether each edge goes one way only, as `sgp` allows."""
     probability: float | None = Topology.probability
@@ -50,38 +51,33 @@ class TopologyTable(OptionTable):
 
     @classmethod
     def over(cls, where: str, common: Mapping[str, Any], special: Mapping[str, Any]) -> Self:
-        table = super().over(where, common, special)
+        table, digest = super().over(where, common, special), None
         if table.graph.startswith(FILE):
             path = absolute("topology.graph", table.graph.removeprefix(FILE))
-            edges_of(path, table.directed)
-            digest = sha256(path)
-            if table.sha256 not in (None, digest):
-                raise InputError(
-                    f"topology.sha256 = {table.sha256!r}: must be that of {path}, {digest}; restore the file, or "
-                    "remove the key in a new run"
-                )
-            table = table.model_copy(update={"graph": f"{FILE}{path}", "sha256": digest})
-        elif table.sha256 is not None:
-            raise InputError(f"topology.sha256 = {table.sha256!r}: must stand with a file of edges; remove it")
+            table = table.model_copy(update={"graph": f"{FILE}{path}"})
         table.option()
-        return table
+        if table.graph.startswith(FILE):
+            digest = sha256(path)
+        if table.sha256 not in (None, digest):
+            raise InputError(
+                f"topology.sha256 = {table.sha256!r}: must be that of the file of edges, {digest}; restore the file, "
+                "or remove the key in a new run"
+            )
+        return table.model_copy(update={"sha256": digest})
 
     def option(self, algorithm: Any = None, labels: Any = None) -> Topology:
         keys = self.model_dump(exclude={"sha256"})
-        if self.graph.startswith(FILE):
-            edges = edges_of(Path(self.graph.removeprefix(FILE)), self.directed)
-            keys |= {"graph": "file", "edges": edges}
-        else:
-            known("topology.graph", self.graph, dict.fromkeys((*GRAPHS[:-1], f"{FILE}PATH")))
         with one_input_error():
+            if self.graph.startswith(FILE):
+                keys |= {"graph": "file", "edges": edges_of(Path(self.graph.removeprefix(FILE)), self.directed)}
             return Topology(**keys)
 
 
 def edges_of(path: Path, directed: bool) -> tuple[tuple[int, int, float | None], ...]:
-    """Read a file of edges.
+    """Read a file of edges; its other columns do not matter.
 
     Args:
-        path: table in CSV or Parquet, by the ending of its name.
+        path: table of any kind that the partitioner reads.
         directed: whether an edge and the one back are two.
 
     Returns:
@@ -90,32 +86,26 @@ def edges_of(path: Path, directed: bool) -> tuple[tuple[int, int, float | None],
     Raises:
         InputError: the file is no such table, or an edge makes no sense.
     """
-    name = f'topology.graph = "{FILE}{path}"'
+    source, name = open_source(path), f'topology.graph = "{FILE}{path}"'
+    names = [each for each in COLUMNS.names if each in source.schema.names]
+    if names[:2] != COLUMNS.names[:2]:
+        there = ", ".join(source.schema.names)
+        raise InputError(f"{name}: must have the columns from, to and perhaps weight, and has {there}; rename them")
     try:
-        with open_regular(path) as stream:
-            table = read_parquet(path) if path.suffix == ".parquet" else read_csv(stream)
-        missing = {"from", "to"} - set(table.column_names)
-        if missing or set(table.column_names) - set(COLUMNS.names) or table.num_columns > len(COLUMNS):
-            raise InputError(
-                f"{name}: must have the columns from, to and perhaps weight, and has {', '.join(table.column_names)}; "
-                "rename them"
-            )
-        columns = [table.column(each).cast(COLUMNS.field(each).type).to_pylist() for each in sorted(table.column_names)]
-    except (OSError, pa.ArrowException) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"{name}: must be a readable table of edges ({reason}); check the file") from None
-    columns = columns if len(columns) > 2 else [*columns, [None] * table.num_rows]
-    weighted, seen = "weight" in table.column_names, set[tuple[int, int]]()
-    for row, (start, end, weight) in enumerate(zip(*columns, strict=True)):
-        pair = (start, end) if directed or None in (start, end) else (min(start, end), max(start, end))
-        fault = (
-            "must name two different clients" if None in (start, end) or start == end else
-            "must have a weight in (0, 1]" if weighted and not (weight is not None and 0 < weight <= 1) else
-            "must stand once" if pair in seen else ""
-        )  # fmt: skip
-        if fault:
-            raise InputError(f"{name}, row {row}, from {start} to {end}: {fault}; correct the row")
-        seen.add(pair)
-    if not seen:
-        raise InputError(f"{name}: must have edges, and has no row; add some")
-    return tuple(zip(*columns, strict=True))
+        table = read_columns(source, names).cast(pa.schema([COLUMNS.field(each) for each in names]))
+    except pa.ArrowException as error:
+        raise InputError(f"{name}: must have whole numbers and weights ({error}); correct the columns") from None
+    start, end, *weights = (column.fill_null(-1).to_numpy() for column in table.columns)
+    pairs = np.stack([start, end] if directed else [np.minimum(start, end), np.maximum(start, end)])
+    first = np.unique(pairs, axis=1, return_index=True)[1]
+    faults = {
+        "must name two different clients": (start == end) | (pairs.min(axis=0) < 0),
+        "must stand once": ~np.isin(np.arange(len(start)), first),
+        "must have a weight in (0, 1]": np.any([(each <= 0) | (each > 1) for each in weights], axis=0),
+    }
+    for must, wrong in faults.items():
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise InputError(f"{name}, row {row}, {table.slice(row, 1).to_pylist()[0]}: {must}; correct the row")
+    shares = weights[0].tolist() if weights else [None] * len(start)
+    return tuple(zip(start.tolist(), end.tolist(), shares, strict=True))

@@ -186,7 +186,8 @@ class RayFleet:
             return False
         for pending in self._maps:
             objects = sum(map(pending.function.objects, pending.blocks))
-            holds = objects * self.layouts.shared.nbytes <= DRIVER_BYTES or pending.function.driver_may_hold
+            nbytes = objects * (self.layouts.shared.nbytes + self.layouts.personal.nbytes)
+            holds = nbytes <= DRIVER_BYTES or pending.function.driver_may_hold
             if not (holds or self._pool.absence):
                 continue
             node = pending.dispatcher.last()

@@ -208,6 +208,13 @@ def test_clients_outside_the_cohort_keep_their_models(federation: Federation) ->
         assert np.array_equal(model["0.weight"], first) == (client not in cohort)
 
 
+def test_a_round_without_clients_changes_nothing(federation: Federation) -> None:
+    state, fleet = engine(federation, sgp(Participation(active=1e-12), LOCAL), rounds=2)
+    assert state.report is not None and not len(state.report.updates) and not state.report.bytes_up
+    assert state.average.floats.tobytes() == state.initial.floats.tobytes()
+    assert not len(Topology().tables(state, fleet)["edges"]["from"]) and not state.personal.newest
+
+
 def test_a_server_rule_is_refused() -> None:
     for make in (dpsgd, sgp):
         with pytest.raises(InputError, match=r"server\.rule = .*Mix.*: must be 'assign' if there is no server"):

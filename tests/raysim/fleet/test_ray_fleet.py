@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ray.experimental import get_object_locations
 import partitioning
 import raysim
 from algorithms import (
+    Algorithm,
     Block,
     DivergedError,
     Function,
@@ -26,6 +28,7 @@ from algorithms import (
     State,
     Worker,
     begin,
+    dpsgd,
     fedasync,
     fedavg,
     next_round,
@@ -63,11 +66,12 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def fleet_of(actors: ClientActors, population: Path, hidden: int, block: int = 1) -> RayFleet:
+def fleet_of(
+    actors: ClientActors, population: Path, hidden: int, block: int = 1, algorithm: Algorithm | None = None
+) -> RayFleet:
     model = ModelPlan("mlp", {"hidden": (hidden,)}, (1, 8, 8), 10, seed=1)
-    return actors.fleet(
-        WorkerPlan(population, model, fedavg(HALF, LOCAL), population.parent / "personal", block).resolved()
-    )
+    algorithm = algorithm or fedavg(HALF, LOCAL)
+    return actors.fleet(WorkerPlan(population, model, algorithm, population.parent / "personal", block).resolved())
 
 
 def test_of_several_updates_that_diverge_the_first_client_is_named(actors: ClientActors, population: Path) -> None:
@@ -116,6 +120,20 @@ def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, popu
     assert 1 <= sums <= 4
 
 
+def test_gossip_brings_the_driver_sums_and_the_actors_each_message(actors: ClientActors, population: Path) -> None:
+    algorithm = dpsgd(Participation(), LOCAL)
+    fleet = fleet_of(actors, population, hidden=1000, block=2, algorithm=algorithm)
+    model_bytes = 4 * fleet.layouts.personal.floats
+    state = next_round(start(fleet, 1000), algorithm, fleet)
+    before = fleet.traffic.copy()
+    next_round(state, algorithm, fleet)
+    during = fleet.traffic.since(before)
+    # Eight clients on a ring in four blocks: each block takes its own two messages and the two beside them.
+    messages, start_of_both = 4 * 4 * model_bytes, 2 * 2 * model_bytes
+    assert messages <= during.moved <= messages + start_of_both + 2000 and during.inlined == 0
+    assert during.driver // (2 * model_bytes) <= 4  # at most a sum a block; what is put for newcomers is less than one
+
+
 def test_small_models_are_inlined_and_counted_apart(actors: ClientActors, population: Path) -> None:
     fleet = fleet_of(actors, population, hidden=16)
     algorithm = radfed(HALF, LOCAL, aggregate_every=5)
@@ -139,6 +157,21 @@ def test_the_driver_redistributes_small_models_until_an_actor_is_ready(
                 state = next_round(state, algorithm, fleet)
             models.append(state.model.floats)
     np.testing.assert_array_equal(*models)
+
+
+def test_the_driver_counts_the_models_of_gossip_as_well(
+    shared_ray: SharedRay, population: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared_ray.start()
+    algorithm, trained = dpsgd(Participation(), LOCAL), {}
+    for most in (2**28, 2**10):
+        monkeypatch.setattr(ray_fleet, "DRIVER_BYTES", most)
+        with raysim.Actors(2) as starting, starting.place(FleetTable()) as place:
+            with closing(fleet_of(place, population, hidden=16, algorithm=algorithm)) as fleet:
+                state = next_round(start(fleet, 16), algorithm, fleet)
+            assert state.report is not None
+            trained[most] = {facts["actor"] for facts in state.report.machine.values()}
+    assert ray_fleet.DRIVER in trained[2**28] and ray_fleet.DRIVER not in trained[2**10]
 
 
 def test_a_aggregating_round_brings_one_sum_a_block(actors: ClientActors, population: Path) -> None:
