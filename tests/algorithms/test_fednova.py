@@ -100,7 +100,7 @@ def test_with_equal_steps_it_is_fedavg(federation: Federation, weighting: Weight
         (Local(momentum=0.9, nesterov=True), {}, "local.nesterov = True: must be False for fednova"),
         (Local(lr_schedule="cosine"), {}, "local.lr_schedule = 'cosine': must be 'constant' for fednova"),
         (Local(lr_decay=0.9), {"proximal": 0.1}, "local.lr_decay = 0.9: must be 1.0 for fednova with algorithm.prox"),
-        (LOCAL, {"server": WeightedMix(0.5)}, "server.rule = 'weighted-mix' with schedule"),
+        (LOCAL, {"server": WeightedMix(0.5)}, "server.rule = 'weighted-mix' with synchronous rounds"),
     ],
 )
 def test_equations_that_do_not_hold_are_refused(local: Local, more: dict, message: str) -> None:
