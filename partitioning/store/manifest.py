@@ -184,9 +184,13 @@ def _check_values(manifest: Manifest) -> None:
     # Checks that types cannot express.
     if not manifest.classes or len({type(label) for label in manifest.classes}) > 1:
         raise ValueError("there are no classes, or they are of several types")
+    columns = {column.name for column in manifest.columns}
     for name in (manifest.label, manifest.class_column):
-        if name not in [column.name for column in manifest.columns]:
+        if name not in columns:
             raise ValueError(f"the label {name!r} is no column")
+    for name in manifest.dividing:
+        if name not in columns:
+            raise ValueError(f"{name!r}, which divides the rows, is no column")
     if any((feature.categories is None) == (feature.edges is None) for feature in manifest.features):
         raise ValueError("a feature has not either categories or edges")
     check_rows("the population", max(manifest.counts.clients, manifest.counts.samples))

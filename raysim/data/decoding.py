@@ -19,6 +19,7 @@ from raysim.data.arrays import flat
 from raysim.data.features import ArrayColumn, Features, ImageColumn, NumberColumns, features
 from raysim.data.images import ImageFormat, Pixels, encoded, is_image, opened, pixels, with_places
 from raysim.data.masks import LARGEST_CLASS, MaskColumn, masks_of, resized
+from raysim.data.tensors import naming_samples
 
 VERSION = 1
 """Part of a cached folder's name; raise it if the same images would decode to other pixels."""
@@ -57,7 +58,8 @@ def decode_population(
             image in size; or a format is asked for and there are no images. The message names the client and the row.
             Nothing is left behind.
     """
-    form = features(population.schema, population.manifest.label, population.manifest.dividing)
+    with naming_samples(population, "its columns"):
+        form = features(population.schema, population.manifest.label, population.manifest.dividing)
     masks = masks_of(population.schema, population.manifest.label)
     # Labels first, because they are compared with their images in the stored size.
     steps = [

@@ -219,11 +219,17 @@ class Stores:
         meddler = Meddler(middle, draw.randint(7, ROUNDS), lambda _: done.append(damage(folder, middle, draw)))
         try:
             outcome = self._ending(middle, folder, lambda: go_on(folder, meddler))
-            if outcome.end == "failed":
+            # The run has ended with an algorithm that it does not look at again: one that had no summary is made anew.
+            if outcome.end == "failed" or (outcome.end == "same" and self._lacks(middle, folder)):
                 outcome = self._ending(middle, folder, lambda: go_on(folder, Watcher()))
             return replace(outcome, what=f"{middle}, going on: {done}")
         finally:
             shutil.rmtree(folder)
+
+    def _lacks(self, middle: str, folder: Path) -> bool:
+        """Return whether an algorithm of a finished run has no summary."""
+        names = [name.removesuffix(" summary") for name in self._whole[middle] if name.endswith(" summary")]
+        return not all((folder / name / "summary.json").exists() for name in names)
 
     def _ending(self, middle: str, folder: Path, act: Callable[[], object]) -> Outcome:
         try:

@@ -136,6 +136,7 @@ def test_wrong_class_counts_are_found_by_verify(folder):
         (lambda m: m["columns"][0].update(type="int8"), "columns are not those"),
         (lambda m: m.update(classes=["ant"]), "does not count 1 classes"),
         (lambda m: m.update(counts=[]), "no population manifest"),
+        (lambda m: m.update(dividing=["owner"]), "'owner', which divides the rows, is no column"),
     ],
 )
 def test_a_wrong_manifest_is_refused(folder, change, message):
