@@ -43,7 +43,8 @@ def dpsgd(
     W is doubly stochastic and follows from the graph, `Topology`: a ring with Metropolis-Hastings weights unless
     another is given. All clients begin with the initial model. Clients outside a round's cohort keep their models,
     and a share that would go to one of them stays with its sender. The mean of all clients' models is what is
-    evaluated and written as the model; a client's own test part is evaluated under the client's model.
+    evaluated and written as the model; a client's own test part is evaluated under
+    the client's model, or under the mean until its first cohort.
 
     Args:
         participation: rule that draws a round's cohort; the paper's has all clients.

@@ -118,7 +118,8 @@ class Sizes(Option):
     )
 
     def __post_init__(self) -> None:
-        distinct = bool(self.levels) and len(set(self.levels)) == len(self.levels)
+        # Levels that differ in the seventh digit would share their columns.
+        distinct = bool(self.levels) and len(set(self.titles)) == len(self.levels)
         holds = distinct and all(0 < level <= 1 for level in self.levels)
         require(
             holds, "algorithm.levels", self.levels, "different shares in (0, 1]", "set algorithm.levels = [1.0, 0.5]"

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import deepcopy
-from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from algorithms.training.forked import forked
 from algorithms.training.local import Local
 from algorithms.training.steps import LocalSteps, MomentumDirection, Stacks
 
@@ -21,6 +18,9 @@ Tensor = torch.Tensor
 
 LEAST_VALUES = 2**16
 """Smallest number of a weight's values for which folding pays off: a smaller gradient stays in the cache."""
+
+KNOWN = ("torch", "algorithms", "raysim")
+"""Packages whose layers leave the backward pass to the trainer."""
 
 Folded = tuple[float, float, float, Stacks]
 """Arithmetic compiled for folding: momentum, and a, b and V of its affine terms a W + b V together."""
@@ -93,26 +93,45 @@ def _matrices(stack: Tensor) -> Tensor:
     return stack if stack.dim() == 3 else stack.unsqueeze(1)
 
 
+def has_hooks(layer: nn.Module) -> bool:
+    """Return whether hooks may change the layer, as weight normalisation does."""
+    return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks)
+
+
+def leaves(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """Yield the layers of nested sequences in order; a layer used twice comes twice."""
+    if type(module) is not nn.Sequential or has_hooks(module):
+        yield prefix, module
+        return
+    for name, child in module._modules.items():
+        if child is not None:
+            yield from leaves(child, f"{prefix}.{name}" if prefix else name)
+
+
 class FoldedLayers:
     """Large linear layers of a model that can take their local steps in the backward pass of autograd.
 
         W <- (1 - lr sum_i a_i) W - lr sum_i b_i V_i - lr delta^T x
 
     with delta the gradient of the layer's output, x its input, and a_i W + b_i V_i the terms of the step. They are the
-    layers of at least 2^16 weights that a pass calls once, and whose parameters nothing else reads.
+    linear layers of at least 2^16 weights in a sequence of PyTorch's and raysim's own layers; a pass calls them once,
+    and nothing else reads their parameters.
 
     Args:
-        module: model; left unchanged.
-        sample: one sample, [*shape]; its values do not matter.
+        module: model.
     """
 
-    def __init__(self, module: nn.Module, sample: Tensor) -> None:
-        large = {
-            name: layer
-            for name, layer in module.named_modules()
-            if name and type(layer) is nn.Linear and layer.weight.numel() >= LEAST_VALUES
-        }
-        self._layers = {name: large[name] for name in _read_once(module, sample, list(large))} if large else {}
+    def __init__(self, module: nn.Module) -> None:
+        stack = list(leaves(module))
+        readers = Counter(id(each) for _, each in module.named_parameters(remove_duplicate=False))
+        calls = Counter(id(layer) for _, layer in stack)
+        self._layers: dict[str, nn.Linear] = {}
+        for name, layer in stack if all(_is_known(layer) for _, layer in stack) else ():
+            if type(layer) is not nn.Linear or layer.weight.numel() < LEAST_VALUES or has_hooks(layer):
+                continue
+            alone = all(readers[id(each)] == 1 and not each._backward_hooks for each in layer.parameters())
+            if name and alone and calls[id(layer)] == 1:
+                self._layers[name] = layer
 
     def chosen(self, local: Local, trained: Stacks) -> dict[str, nn.Linear]:
         """Return the layers that fold the steps of client updates, by name.
@@ -188,23 +207,6 @@ class _FoldedLinear(torch.autograd.Function):
         return below, None, None, None
 
 
-def _read_once(module: nn.Module, sample: Tensor, names: list[str]) -> list[str]:
-    """Return those linear layers, by name, that a training pass calls once, and whose parameters nothing else reads."""
-    tried, calls = deepcopy(module).cpu().train(), Counter[str]()
-    layers = {name: each for name, each in tried.named_modules() if isinstance(each, nn.Linear) and name in names}
-
-    def detached(name: str, layer: nn.Linear, x: Tensor) -> Tensor:
-        calls[name] += 1
-        return linear(x, layer.weight.detach(), None if layer.bias is None else layer.bias.detach()).requires_grad_()
-
-    for name, layer in layers.items():
-        vars(layer)["forward"] = partial(detached, name, layer)
-    with forked(0), torch.enable_grad():
-        out = tried(torch.stack([sample, sample]).cpu())
-    if not (isinstance(out, Tensor) and out.requires_grad):
-        return []
-    parameters = [each for layer in layers.values() for each in layer.parameters() if each.requires_grad]
-    gradients = torch.autograd.grad(out.sum(), parameters, allow_unused=True)
-    read = {id(each) for each, found in zip(parameters, gradients, strict=True) if found is not None}
-    unread = [name for name, layer in layers.items() if read.isdisjoint(map(id, layer.parameters()))]
-    return [name for name in unread if calls[name] == 1 and layers[name].weight.requires_grad]
+def _is_known(layer: nn.Module) -> bool:
+    """Return whether a layer is of PyTorch or raysim; one of a user's own may run a backward pass itself."""
+    return type(layer).__module__.partition(".")[0] in KNOWN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from algorithms.training.batches import stacked_batches
-from algorithms.training.folding import FixedEntry, Folded, FoldedEntry, folded_arithmetic
+from algorithms.training.folding import FixedEntry, Folded, FoldedEntry, folded_arithmetic, has_hooks, leaves
 from algorithms.training.local import Local
 from algorithms.training.losses import mean_losses
 from algorithms.training.resident import Resident
@@ -37,8 +37,8 @@ Layer = tuple[str, str | None, Activation]
 def layers_of(module: nn.Module) -> list[Layer] | None:
     """Read a module as a stack of linear layers with a flattened input; return None if it is anything else."""
     found: list[Layer] = []
-    for name, layer in _leaves(module):
-        if _has_hooks(layer):
+    for name, layer in leaves(module):
+        if has_hooks(layer):
             return None
         if type(layer) is nn.Linear:
             prefix = f"{name}." if name else ""
@@ -51,21 +51,6 @@ def layers_of(module: nn.Module) -> list[Layer] | None:
     plain = len({id(p) for p in every}) == len(every) and all(p.requires_grad for p in every)
     # The last layer gives the logits.
     return found if plain and found and found[-1][2] is IDENTITY else None
-
-
-def _has_hooks(layer: nn.Module) -> bool:
-    """Return whether hooks may change the layer, as weight normalisation does."""
-    return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks)
-
-
-def _leaves(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Yield the layers of nested sequences in order; a layer used twice comes twice."""
-    if type(module) is not nn.Sequential or _has_hooks(module):
-        yield prefix, module
-        return
-    for name, child in module._modules.items():
-        if child is not None:
-            yield from _leaves(child, f"{prefix}.{name}" if prefix else name)
 
 
 MATRICES = (torch.mm, torch.addmm, Tensor.addmm_)

@@ -36,7 +36,7 @@ class Sequential(Trainer):
         self._draws = draws(resident.module, resident.sample)
         self.has_dropout = bool(self._masks.layers) or self._draws
         self._autocast = compute.precision == "bf16"
-        self._folded = FoldedLayers(resident.module, resident.sample) if not compute.compile else None
+        self._folded = FoldedLayers(resident.module) if not compute.compile else None
         images = compute.channels_last and resident.sample.dim() == 3
         self._format = torch.channels_last if images else torch.contiguous_format
         self._forward: Callable[[torch.Tensor], torch.Tensor] = resident.module

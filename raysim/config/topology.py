@@ -52,6 +52,10 @@ class TopologyTable(OptionTable):
     @classmethod
     def over(cls, where: str, common: Mapping[str, Any], special: Mapping[str, Any]) -> Self:
         table, digest = super().over(where, common, special), None
+        if table.graph in (FILE, FILE.removesuffix(":")):
+            raise InputError(
+                f'topology.graph = {table.graph!r}: must name a file of edges; write topology.graph = "{FILE}edges.csv"'
+            )
         if table.graph.startswith(FILE):
             path = absolute("topology.graph", table.graph.removeprefix(FILE))
             table = table.model_copy(update={"graph": f"{FILE}{path}"})

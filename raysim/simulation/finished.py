@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -156,7 +157,7 @@ class Run:
         """Return the experiment and its population; raise InputError if this has no such client."""
         experiment = stored_experiment(self.folder)
         population = population_of(experiment, self.folder / POPULATION)
-        if client is not None and not 0 <= client < len(population):
+        if client is not None and not (isinstance(client, Integral) and 0 <= client < len(population)):
             raise InputError(f"client = {client!r}: must be an id from 0 to {len(population) - 1}; see `clients()`")
         return experiment, population
 

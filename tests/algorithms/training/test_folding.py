@@ -46,6 +46,13 @@ ALGORITHMS = {name: fedavg(Participation(), local) for name, local in LOCALS.ite
 }
 
 
+class Own(nn.Module):
+    """A user's own layer."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.detach()
+
+
 class Tied(nn.Module):
     """The first layer's weight is read again, and the second layer is called twice."""
 
@@ -118,12 +125,21 @@ def test_bfloat16_folds_close_to_stored_gradients(federation: Federation, monkey
 
 def folded(module: nn.Module, local: Local = LOCAL) -> set[str]:
     stacks = {name: each.unsqueeze(0) for name, each in module.named_parameters() if each.requires_grad}
-    return set(folding.FoldedLayers(module, torch.zeros(4)).chosen(local, stacks))
+    return set(folding.FoldedLayers(module).chosen(local, stacks))
 
 
 def test_layers_that_are_read_elsewhere_or_called_twice_do_not_fold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folding, "LEAST_VALUES", 1)
-    assert folded(Tied()) == {"last"}
+    assert folded(Tied()) == set()
+    layer, tied, hooked = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+    tied.bias = hooked.bias
+    assert folded(nn.Sequential(layer, nn.ReLU(), layer, nn.Linear(4, 3))) == {"3"}
+    assert folded(nn.Sequential(tied, nn.Tanh(), hooked, nn.Linear(4, 3))) == {"3"}
+    free = nn.Linear(4, 4)
+    assert folded(nn.Sequential(free, nn.Linear(4, 3))) == {"0", "1"}
+    free.weight.register_hook(lambda gradient: gradient * 0.1)
+    assert folded(nn.Sequential(free, nn.Linear(4, 3))) == {"1"}
+    assert folded(nn.Sequential(nn.Linear(4, 4), Own(), nn.Linear(4, 3))) == set()
     assert folded(perceptron()) == {"0", "3", "4"}
     frozen = perceptron()
     frozen.get_submodule("3").requires_grad_(False)

@@ -249,3 +249,9 @@ def test_a_changed_file_of_edges_is_refused_on_resume(tmp_path: Path) -> None:
         InputError, match=r"topology.sha256 = .*: must be that of the file of edges, .*; restore the file"
     ):
         TopologyTable.over("topology", first.model_dump(exclude_none=True), {})
+
+
+@pytest.mark.parametrize("graph", ["file", "file:"])
+def test_a_file_of_edges_without_a_name_is_refused(graph: str) -> None:
+    with pytest.raises(InputError, match="must name a file of edges; write"):
+        TopologyTable.over("topology", {}, {"graph": graph})
