@@ -189,14 +189,14 @@ NONFINITE = "Updates not finite"
 
 COSTS = {
     "Round": "every model trains once on one client; algorithms compare at equal work by rounds",
-    "Aggregation": "the models become the next global model; between two aggregations, raysim evaluates their "
-    "equal-weight mean",
+    "Aggregation": "the models become the next global model; between two aggregations, and without a server, raysim "
+    "evaluates their mean",
     "Weights": "share of a client update in an aggregation; samples: in proportion to the client's samples",
     "Time": "all rounds on this machine, without evaluation",
     "Simulated time": "all rounds in the virtual time of [devices]; the same on any machine",
     NONFINITE: "client updates that gave NaN or infinity; raysim left them out or replaced them by the received model",
-    "Protocol bytes": "bytes that a real federation would send through its server: up from clients, down to clients",
-    "Exchanges": "times that clients and server wait for each other in turn; once a round in most algorithms",
+    "Protocol bytes": "bytes that a real federation would send: up from clients, down to clients",
+    "Exchanges": "times that clients and server, or clients and their neighbours, wait for each other in turn",
     "Driver bytes": "array data that the driving process sent and received, as measured",
     "Moved bytes": "array data that actors took from the object store, as measured",
 }

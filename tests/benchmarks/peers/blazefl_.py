@@ -38,7 +38,7 @@ with needed("blazefl"):
 
 
 class Name(StrEnum):
-    """The one model."""
+    """Name of the only model."""
 
     LOAD = "load"
 
