@@ -42,7 +42,7 @@ def results_table(
 
     Args:
         results: results to show.
-        walls: wall-clock seconds by algorithm; empty to show the seconds of the rounds, without evaluations.
+        walls: wall-clock seconds by algorithm, with evaluations and files; empty to show the seconds of the rounds, without evaluations.
         metrics: metrics of the experiment, in the order in which they are shown; empty for the order of the results.
         width: characters of a line; None for any.
     """
@@ -64,7 +64,7 @@ def _cells(results: Sequence[Result], walls: Mapping[str, float], metrics: Seque
         cells["epsilon"] = ["none" if result.epsilon is None else f"{result.epsilon:.4g}" for result in results]
     cells["rounds"] = [str(result.rounds) for result in results]
     if walls:
-        cells["wall seconds"] = [f"{walls.get(result.name, 0.0):.1f}" for result in results]
+        cells["seconds in all"] = [f"{walls.get(result.name, 0.0):.1f}" for result in results]
     else:
         cells["seconds of rounds"] = [f"{result.seconds:.1f}" for result in results]
     virtual = [result.simulated_seconds for result in results]

@@ -56,7 +56,7 @@ def test_no_digit_and_no_word_is_cut_at_80_columns(count: int) -> None:
     results = [ShownResult(f"fedavg-{n}", metrics, 1000, 1.0, 123_456_789_000, 20, 7.99) for n in range(count)]
     walls = {result.name: 12345.6 for result in results}
     text = folded(results, 80, walls=walls)
-    for word in (*map(in_words, ACCURACIES), "wall seconds", "bytes down", "123.5 GB", "12345.6"):
+    for word in (*map(in_words, ACCURACIES), "seconds in all", "bytes down", "123.5 GB", "12345.6"):
         assert word in text, word
     assert text.count("0.1235") == len(ACCURACIES) * count and all(result.name in text for result in results)
     assert "seconds of rounds" not in text and "seconds of rounds" in folded(results, 80)
