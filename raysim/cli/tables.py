@@ -42,7 +42,8 @@ def results_table(
 
     Args:
         results: results to show.
-        walls: wall-clock seconds by algorithm, with evaluations and files; empty to show the seconds of the rounds, without evaluations.
+        walls: wall-clock seconds by algorithm, with evaluations and files; empty to show the seconds of the rounds,
+            without evaluations.
         metrics: metrics of the experiment, in the order in which they are shown; empty for the order of the results.
         width: characters of a line; None for any.
     """
