@@ -56,7 +56,9 @@ def test_links_of_the_cloud_need_devices(tmp_path: Path) -> None:
 
 def test_scores_by_level_are_drawn(tmp_path: Path) -> None:
     levels = {"name": "heterofl", "levels": [1.0, 0.5, 0.25]}
-    quick_run({**CONFIG, "algorithm": [{"name": "fedavg"}, levels]}, tmp_path / "run", inline=True)
+    done = quick_run({**CONFIG, "algorithm": [{"name": "fedavg"}, levels]}, tmp_path / "run", inline=True)
+    with pytest.warns(UserWarning, match="the whole model of heterofl, of which client 2 trains the first channels"):
+        done.model("heterofl", client=2)
     (run,) = read_runs([tmp_path / "run"])
     strokes = strokes_of_runs([{each.label: each.name for each in run.results}])
     (chart,) = structure(run.results, strokes)
