@@ -31,6 +31,7 @@ PAPERS = {
     "fixbn": "Making Batch Normalization Great in Federated Deep Learning (FixBN)",
     "niid": "NIID-Bench, as Flower's baseline publishes it",
     "pfllib": "PFLlib's leaderboard",
+    "flamby": "FLamby's hospitals",
     "dp": "DP-FedAvg: differential privacy of clients",
     "topk": "Top-k with error feedback",
     "heterofl": "HeteroFL: models of many sizes",

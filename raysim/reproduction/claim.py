@@ -1,7 +1,7 @@
 """Claims of a paper: a number, its counterpart in a study, and a condition."""
 
 from collections.abc import Collection
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -20,7 +20,8 @@ class Claim(ConfigTable):
         says: the claim in words.
         dataset: data set of the study.
         algorithm: folder name of the algorithm.
-        column: column of `trials.parquet`, or of `metrics.parquet`.
+        column: column of `trials.parquet`, or of `metrics.parquet`; with `client`, of `clients.parquet`.
+        client: name of a client, if the number is that client's own after the last round.
         take: reduction of the column to a number; see `raysim.reproduction.taking`.
         level: value to reach, with take = "reached".
         period: number of values in a period, with take = "growth".
@@ -34,6 +35,7 @@ class Claim(ConfigTable):
         above: the claim holds if the number is greater than this.
         below: the claim holds if the number is less than this.
         within: the claim holds if the number is at most this far from the paper's.
+        by_mean: judge the mean over seeds and folds alone, because the paper's number is such a mean.
         full: only the paper's setting can test the claim.
     """
 
@@ -41,6 +43,7 @@ class Claim(ConfigTable):
     dataset: str
     algorithm: str
     column: str
+    client: str | None = None
     take: Take = "final"
     level: float | None = None
     period: Annotated[int, Field(ge=2)] | None = None
@@ -54,6 +57,7 @@ class Claim(ConfigTable):
     above: float | None = None
     below: float | None = None
     within: Annotated[float, Field(ge=0)] | None = None
+    by_mean: Literal[True] | None = None
     full: bool = False
 
     def check(self) -> None:
@@ -78,6 +82,11 @@ class Claim(ConfigTable):
         self._require(
             self.take in OF_ROUNDS or (self.since, self.until) == (None, None),
             f"has since or until, and take = {self.take!r}: must be one of {', '.join(OF_ROUNDS)}",
+        )
+        self._require(
+            self.client is None or self.take == "final",
+            f'has client = {self.client!r}, and take = {self.take!r}: must be "final", because clients are scored at '
+            "the end alone",
         )
         if self.since is not None and self.until is not None and type(self.since) is type(self.until):
             # A round and a fraction can be compared only in a run.
