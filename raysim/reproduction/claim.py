@@ -27,6 +27,8 @@ class Claim(ConfigTable):
         period: number of values in a period, with take = "growth".
         since: first round that counts, as a number or a fraction of all rounds.
         until: last round that counts, likewise.
+        tuned_with: further algorithms, one per setting such as a learning rate; the earliest round of all counts, with
+            take = "reached".
         minus: algorithm to subtract.
         minus_dataset: data set of the subtracted number, if it differs from `dataset`.
         relative: divide the difference by the subtracted number.
@@ -49,6 +51,7 @@ class Claim(ConfigTable):
     period: Annotated[int, Field(ge=2)] | None = None
     since: Reach | None = None
     until: Reach | None = None
+    tuned_with: tuple[str, ...] | None = None
     minus: str | None = None
     minus_dataset: str | None = None
     relative: bool = False
@@ -84,6 +87,10 @@ class Claim(ConfigTable):
             f"has since or until, and take = {self.take!r}: must be one of {', '.join(OF_ROUNDS)}",
         )
         self._require(
+            self.tuned_with is None or (self.take == "reached" and self.minus is None),
+            'has tuned_with: must stand with take = "reached", and without `minus`',
+        )
+        self._require(
             self.client is None or self.take == "final",
             f'has client = {self.client!r}, and take = {self.take!r}: must be "final", because clients are scored at '
             "the end alone",
@@ -100,7 +107,7 @@ class Claim(ConfigTable):
             datasets: names of the study's data sets; empty if the study has a single unnamed one.
             algorithms: folder names of the study's algorithms.
         """
-        for name in filter(None, (self.algorithm, self.minus)):
+        for name in filter(None, (self.algorithm, *(self.tuned_with or ()), self.minus)):
             self._known("algorithm", name, algorithms)
         for name in filter(None, (self.dataset, self.minus_dataset, self.than_dataset) if datasets else ()):
             self._known("data set", name, datasets)

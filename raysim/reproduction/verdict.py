@@ -94,7 +94,7 @@ class StudyNumbers:
 
     def _numbers(self, claim: Claim) -> dict[Split, float]:
         if claim.minus is None and claim.minus_dataset is None:
-            return self._values(claim, claim.dataset, claim.algorithm)
+            return self._tuned(claim, claim.dataset)
         here = self._differences(claim, claim.dataset, claim.minus_dataset or claim.dataset)
         if claim.than_dataset is None:
             return here
@@ -109,10 +109,18 @@ class StudyNumbers:
 
     def _differences(self, claim: Claim, dataset: str, minus_dataset: str) -> dict[Split, float]:
         """Return the difference of two algorithms on each split that both have."""
-        ours = self._values(claim, dataset, claim.algorithm)
-        others = self._values(claim, minus_dataset, claim.minus or claim.algorithm)
+        ours = self._tuned(claim, dataset)
+        others = self._values(claim, minus_dataset, claim.minus) if claim.minus else self._tuned(claim, minus_dataset)
         both = {split: (ours[split], others[split]) for split in ours if split in others}
         return {split: _difference(a, b, claim.relative) for split, (a, b) in both.items()}
+
+    def _tuned(self, claim: Claim, dataset: str) -> dict[Split, float]:
+        """Return the claim's value on each split: with `tuned_with`, the least of its algorithms."""
+        values = self._values(claim, dataset, claim.algorithm)
+        for name in claim.tuned_with or ():
+            for split, value in self._values(claim, dataset, name).items():
+                values[split] = min(value, values.get(split, inf))
+        return values
 
     def _values(self, claim: Claim, dataset: str, algorithm: str) -> dict[Split, float]:
         """Return a column's value on each split with a finished trial."""
