@@ -152,6 +152,12 @@ DATASETS: Mapping[str, NamedDataSet] = {
         ("hospital", "split"),
         label="disease",
     ),
+    "heart-disease-test": NamedDataSet(
+        "the 254 test patients of heart-disease, for data.test; comes with raysim",
+        "raysim.data.sets.heart_disease:read_heart_disease_test",
+        ("hospital", "split"),
+        label="disease",
+    ),
     "eicu": NamedDataSet(
         "admissions to hospitals, numbers, 2 classes; your table, licensed",
         "raysim.data.sets.tabular:read_eicu",
