@@ -58,33 +58,26 @@ def short_paper(name: str) -> str:
 def shown(part: Any) -> str:
     """Return a part as Python makes it, with the arguments that are not its class's defaults."""
     if not dataclasses.is_dataclass(part):
-        return repr(part)
-    plain = _plain(type(part))
+        return re.sub(r"'([^']*)'", r'"\1"', repr(part))
     given = [
-        f"{each.name}={shown(value) if dataclasses.is_dataclass(value) else repr(value)}"
+        f"{each.name}={shown(value)}"
         for each in dataclasses.fields(part)
         if each.init
         and each.repr
         and each.name not in ("method", "slots")
         and not isinstance(value := getattr(part, each.name), Participation)
-        and value != getattr(plain, each.name, _NOTHING)
+        and value != _default(type(part), each)
     ]
     return f"{type(part).__name__}({', '.join(given)})"
 
 
-_NOTHING = object()
-"""Value that no argument has."""
-
-
-@cache
-def _plain(kind: type) -> Any:
-    """Return a part with its class's defaults, as it is after its checks; None if it has arguments without one."""
+def _default(kind: type, field: dataclasses.Field[Any]) -> Any:
+    """Return the value of a part's argument that is not given, as it is after the part's checks."""
     missing = dataclasses.MISSING
-    has_all = all(
-        not each.init or each.default is not missing or each.default_factory is not missing
-        for each in dataclasses.fields(kind)
-    )
-    return kind() if has_all else None
+    fields = [each for each in dataclasses.fields(kind) if each.init]
+    if all(each.default is not missing or each.default_factory is not missing for each in fields):
+        return getattr(kind(), field.name)
+    return field.default if field.default_factory is missing else field.default_factory()
 
 
 def composition(algorithm: Algorithm) -> Iterator[tuple[str, Any]]:

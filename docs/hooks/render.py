@@ -12,6 +12,7 @@ from typing import Any
 
 from latex2mathml.converter import convert
 
+NOTE = re.compile(r"\A<!-- Written by .*? -->\s*")
 BLOCK = re.compile(r"^```math\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"\$`([^`\n]+)`\$")
 ANCHOR = re.compile(r'^(#+) <a id="([^"]+)"></a>(.+)$', re.MULTILINE)
@@ -26,6 +27,7 @@ def on_config(config: Any, **_: Any) -> Any:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Render equations, and give headings their anchors."""
+    markdown = NOTE.sub("", markdown)  # A heading gives the page its title only if it comes first.
     markdown = BLOCK.sub(lambda found: f'<div class="equation">{_mathml(found[1], "block")}</div>', markdown)
     markdown = INLINE.sub(lambda found: f"<span>{_mathml(found[1], 'inline')}</span>", markdown)
     return ANCHOR.sub(r"\1 \3 {#\2}", markdown)
