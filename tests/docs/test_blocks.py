@@ -25,7 +25,7 @@ from partitioning.cli.exit_status import run_command
 from raysim.cli import commands
 from raysim.config.experiment import Experiment
 from raysim.studies.file import Study, completed
-from tests.kit.pages import PAGES, SHORT, CodeBlock, blocks, name
+from tests.kit.pages import DOCS, PAGES, ROOT, SHORT, CodeBlock, blocks, name
 
 RUN = ("raysim", "partitioning")
 """Commands that blocks may hold."""
@@ -38,7 +38,7 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
-    shows_output = any(block.language == "text" for block in blocks(page))
+    shows_output = any(block.language == "text" and block.reason is None for block in blocks(page))
     before, scope = set(sys.modules), {"__name__": "page", "shortened": not shows_output}
     try:
         for block in blocks(page):
@@ -48,6 +48,14 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         for own in set(sys.modules) - before:
             if str(tmp_path) in str(getattr(sys.modules[own], "__file__", "")):
                 del sys.modules[own]
+
+
+def test_the_readme_shows_the_run_of_the_front_page() -> None:
+    (file, *_), (shown, *_) = (
+        [b for b in blocks(ROOT / "README.md") if b.language == kind] for kind in ("toml", "text")
+    )
+    front = list(blocks(DOCS / "index.md"))
+    assert file in front and shown.text in [block.text for block in front]
 
 
 def run_toml(block: CodeBlock, _: dict[str, Any]) -> None:
