@@ -9,7 +9,10 @@ from partitioning.common.text import word
 
 NOTHING = "this setting runs no part of it."
 UNTESTED = "not tested here"
-HEAD = "| claim | paper | here | condition | verdict |\n|---|---|---|---|---|"
+HEAD = "| claim | verdict | here | paper | condition |\n|---|---|---|---|---|"
+
+MARKS = {"holds": "✓", "holds in direction": "(✓)", "does not hold": "✗", UNTESTED: "–"}
+"""Mark of each verdict, which a reader sees before the words."""
 
 
 def as_markdown(record: Mapping[str, Any]) -> str:
@@ -95,7 +98,8 @@ def _title(record: Mapping[str, Any]) -> str:
 
 
 def _claim(row: Mapping[str, Any]) -> str:
-    return f"| {row['says']} | {paper_text(row)} | {here_text(row)} | {row['condition']} | {row['verdict']} |"
+    verdict = f"{MARKS[row['verdict']]} {row['verdict']}"
+    return f"| {row['says']} | {verdict} | {here_text(row)} | {paper_text(row)} | {row['condition']} |"
 
 
 def paper_text(row: Mapping[str, Any]) -> str:
