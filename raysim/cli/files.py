@@ -129,9 +129,10 @@ def init(data: str, file: Path, label: str | None) -> None:
 @click.option("--root", help="Folder of the data set's files.  [default: the cache]")
 @click.option("--shift", "shifts", multiple=True, help="Domain to make of shifted:NAME. Repeatable.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random draws.")
-def export(dataset: str, path: Path, root: str | None, shifts: tuple[str, ...], seed: int) -> None:
+@click.option("--rows", type=int, help="Number of training rows, the first ones.  [default: all]")
+def export(dataset: str, path: Path, root: str | None, shifts: tuple[str, ...], seed: int, rows: int | None) -> None:
     """Write a data set as a table for `partitioning make`."""
     from raysim.data.export import export as write
 
-    for written in write(dataset, path, root=root, shifts=shifts, seed=seed):
+    for written in write(dataset, path, root=root, shifts=shifts, seed=seed, rows=rows):
         echo(written)
