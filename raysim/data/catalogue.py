@@ -57,6 +57,12 @@ DATASETS: Mapping[str, NamedDataSet] = {
         "handwritten digits, 60,000 and 10,000 for test, 1x28x28, 10 classes",
         "raysim.data.sets.small_images:read_mnist",
     ),
+    "fedprox-mnist": NamedDataSet(
+        "MNIST's digits dealt to FedProx's 1,000 clients, 784 numbers, 10 classes",
+        "raysim.data.sets.fedprox_mnist:read_fedprox_mnist",
+        ("client",),
+        drawn=True,
+    ),
     "fashion-mnist": NamedDataSet(
         "clothes, 60,000 and 10,000 for test, 1x28x28, 10 classes", "raysim.data.sets.small_images:read_fashion_mnist"
     ),
