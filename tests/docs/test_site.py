@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, field
 from functools import cache
 from html.parser import HTMLParser
-from os.path import dirname, normpath
+from os.path import normpath
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
@@ -35,7 +35,7 @@ class Page(HTMLParser):
     loaded: list[str] = field(default_factory=list)
     headings: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
-    text: str = ""
+    pieces: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -68,18 +68,19 @@ class Page(HTMLParser):
         elif tag == "td":
             column = self.columns[self.place] if self.place < len(self.columns) else ""
             if (column in FILLED or not self.place) and not self.cell.strip():
-                self.empty.append(f"an empty cell in the column {column!r}, after {self.text[-60:]!r}")
+                self.empty.append(f"an empty cell in the column {column!r}, after {''.join(self.pieces[-9:])!r}")
             self.place += 1
 
     def handle_data(self, data: str) -> None:
         if "script" in self.inside or "style" in self.inside:
             return
-        self.cell += data
-        if not {"pre", "code"} & set(self.inside):
-            self.text += data
+        if "table" in self.inside:
+            self.cell += data
+        if "code" not in self.inside and "pre" not in self.inside:
+            self.pieces.append(data)
         elif "pre" not in self.inside:
-            self.text += f"\u2039{data}\u203a"
-        if self.inside and {"h1", "h2", "h3", "h4"} & set(self.inside):
+            self.pieces.append(f"\u2039{data}\u203a")
+        if any(tag in self.inside for tag in ("h1", "h2", "h3", "h4")):
             self.headings[-1] += data
 
 
@@ -96,8 +97,8 @@ def exists(path: Path) -> bool:
 
 def faults(name: str, page: Page, pages: dict[str, Page], site: Path) -> list[str]:
     """Return what is wrong with a page."""
-    code = re.findall("\u2039([^\u203a]*)\u203a", page.text)
-    shown = [re.sub("\u2039[^\u203a]*\u203a", "", page.text), *code]
+    text = "".join(page.pieces)
+    shown = [re.sub("\u2039[^\u203a]*\u203a", "", text), *re.findall("\u2039([^\u203a]*)\u203a", text)]
     found = [hit[0] for text in shown for hit in DEBRIS.finditer(text)]
     found += [f"a backtick in the heading {each!r}" for each in page.headings if "`" in each]
     found += page.empty + [f"loads {each}" for each in page.loaded if re.match(r"(?:\w+:)?//", each)]
@@ -105,7 +106,7 @@ def faults(name: str, page: Page, pages: dict[str, Page], site: Path) -> list[st
         path, anchor = urldefrag(unquote(link))
         if re.match(r"[a-z]+:|//", link) or (not path and not anchor):
             continue
-        target = normpath(f"{dirname(name)}/{path}".lstrip("/")) if path else name
+        target = normpath(Path(name).parent / path) if path else name
         if (target not in pages and not exists(site / target)) or (anchor and anchor not in pages[target].ids):
             found.append(f"a link to nowhere: {link}")
     return [f"{name}: {each}" for each in dict.fromkeys(found)]
