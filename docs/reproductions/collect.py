@@ -24,6 +24,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 
 PAPERS = {
+    "mcmahan": "FedAvg's own tables (McMahan et al.)",
     "fedmmb": "Federated Multi-Mini-Batch (FedMMB, FedSMB)",
     "radfed": "Aggregation Delayed Federated Learning (RADFed)",
     "fedbn": "FedBN",
@@ -31,6 +32,8 @@ PAPERS = {
     "fixbn": "Making Batch Normalization Great in Federated Deep Learning (FixBN)",
     "niid": "NIID-Bench, as Flower's baseline publishes it",
     "pfllib": "PFLlib's leaderboard",
+    "flamby": "FLamby's hospitals",
+    "lr": "LR-MNIST, as three simulators report it",
     "dp": "DP-FedAvg: differential privacy of clients",
     "topk": "Top-k with error feedback",
     "heterofl": "HeteroFL: models of many sizes",

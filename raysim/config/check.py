@@ -19,7 +19,6 @@ from partitioning.common.text import printable
 from raysim.common.errors import InputError, MistakesError, UnknownError, unknown
 from raysim.common.surface import given
 from raysim.config.bounds import bounded
-from raysim.config.old_keys import old_key_error
 
 
 class ConfigTable(BaseModel):
@@ -161,9 +160,9 @@ def _unknown_keys(
     # Keys of this table first, common keys last.
     common = model.__base__.model_fields if model.__base__ and issubclass(model.__base__, ConfigTable) else {}
     names = sorted(model.model_fields, key=lambda name: name in common)
-    for key, value in raw.items():
+    for key in raw:
         if key not in model.model_fields and key not in besides:
-            yield old_key_error(_path(where, key), value) or UnknownKeyError(where, key, [*names, *besides], of)
+            yield UnknownKeyError(where, key, [*names, *besides], of)
 
 
 def _text(where: str, value: Any) -> str:

@@ -1,7 +1,7 @@
 """Claims of a paper: a number, its counterpart in a study, and a condition."""
 
 from collections.abc import Collection
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -20,12 +20,15 @@ class Claim(ConfigTable):
         says: the claim in words.
         dataset: data set of the study.
         algorithm: folder name of the algorithm.
-        column: column of `trials.parquet`, or of `metrics.parquet`.
+        column: column of `trials.parquet`, or of `metrics.parquet`; with `client`, of `clients.parquet`.
+        client: name of a client, if the number is that client's own after the last round.
         take: reduction of the column to a number; see `raysim.reproduction.taking`.
         level: value to reach, with take = "reached".
         period: number of values in a period, with take = "growth".
         since: first round that counts, as a number or a fraction of all rounds.
         until: last round that counts, likewise.
+        tuned_with: further algorithms, one per setting such as a learning rate; the earliest round of all counts, with
+            take = "reached".
         minus: algorithm to subtract.
         minus_dataset: data set of the subtracted number, if it differs from `dataset`.
         relative: divide the difference by the subtracted number.
@@ -34,6 +37,7 @@ class Claim(ConfigTable):
         above: the claim holds if the number is greater than this.
         below: the claim holds if the number is less than this.
         within: the claim holds if the number is at most this far from the paper's.
+        by_mean: judge the mean over seeds and folds alone, because the paper's number is such a mean.
         full: only the paper's setting can test the claim.
     """
 
@@ -41,11 +45,13 @@ class Claim(ConfigTable):
     dataset: str
     algorithm: str
     column: str
+    client: str | None = None
     take: Take = "final"
     level: float | None = None
     period: Annotated[int, Field(ge=2)] | None = None
     since: Reach | None = None
     until: Reach | None = None
+    tuned_with: tuple[str, ...] | None = None
     minus: str | None = None
     minus_dataset: str | None = None
     relative: bool = False
@@ -54,6 +60,7 @@ class Claim(ConfigTable):
     above: float | None = None
     below: float | None = None
     within: Annotated[float, Field(ge=0)] | None = None
+    by_mean: Literal[True] | None = None
     full: bool = False
 
     def check(self) -> None:
@@ -79,6 +86,15 @@ class Claim(ConfigTable):
             self.take in OF_ROUNDS or (self.since, self.until) == (None, None),
             f"has since or until, and take = {self.take!r}: must be one of {', '.join(OF_ROUNDS)}",
         )
+        self._require(
+            self.tuned_with is None or (self.take == "reached" and self.minus is None),
+            'has tuned_with: must stand with take = "reached", and without `minus`',
+        )
+        self._require(
+            self.client is None or self.take == "final",
+            f'has client = {self.client!r}, and take = {self.take!r}: must be "final", because clients are scored at '
+            "the end alone",
+        )
         if self.since is not None and self.until is not None and type(self.since) is type(self.until):
             # A round and a fraction can be compared only in a run.
             what = f"has since = {self.since} and until = {self.until}: must not begin after its end"
@@ -91,7 +107,7 @@ class Claim(ConfigTable):
             datasets: names of the study's data sets; empty if the study has a single unnamed one.
             algorithms: folder names of the study's algorithms.
         """
-        for name in filter(None, (self.algorithm, self.minus)):
+        for name in filter(None, (self.algorithm, *(self.tuned_with or ()), self.minus)):
             self._known("algorithm", name, algorithms)
         for name in filter(None, (self.dataset, self.minus_dataset, self.than_dataset) if datasets else ()):
             self._known("data set", name, datasets)

@@ -99,11 +99,12 @@ class Reproduction:
         return self.name in reproductions() and not is_less and not self.name.endswith("-quick")
 
     def words(self, full: bool, as_it_comes: bool = True) -> dict[str, Any]:
-        """Return the texts for readers. Findings belong to the unchanged reduced setting."""
+        """Return the texts for readers. Findings belong to the unchanged setting that is run by default."""
+        is_default = not full or self.is_full_alone
         return {
             "about": self.about.model_dump(),
             "note": "" if full else self.reduced.note,
-            "found": self.reduced.found if as_it_comes and not full else "",
+            "found": self.reduced.found if as_it_comes and is_default else "",
         }
 
 

@@ -16,6 +16,7 @@ from partitioning import Population
 from partitioning.common.paths import read_parquet, read_text
 from partitioning.measures.statistics import summarise
 from raysim.common.errors import InputError, unknown
+from raysim.common.names import CLIENTS
 from raysim.common.statistics import mean_and_std
 from raysim.reproduction.claim import Claim
 from raysim.reproduction.taking import TAKEN, growth, reached, round_of
@@ -54,10 +55,14 @@ class JudgedClaim:
 
     @property
     def verdict(self) -> Verdict:
-        """Verdict: every split meets the condition, or only the mean of the finished ones, or neither."""
+        """Verdict: every split meets the condition, or only the mean of the finished ones, or neither.
+
+        With `by_mean`, the mean counts in place of the splits.
+        """
         if not self.numbers:
             return "not tested here"
-        if not self.lost and all(self.claim.met_by(number) for number in self.numbers):
+        judged = (self.mean,) if self.claim.by_mean else self.numbers
+        if not self.lost and all(self.claim.met_by(number) for number in judged):
             return "holds"
         return "holds in direction" if self.claim.met_by(self.mean) else "does not hold"
 
@@ -89,7 +94,7 @@ class StudyNumbers:
 
     def _numbers(self, claim: Claim) -> dict[Split, float]:
         if claim.minus is None and claim.minus_dataset is None:
-            return self._values(claim, claim.dataset, claim.algorithm)
+            return self._tuned(claim, claim.dataset)
         here = self._differences(claim, claim.dataset, claim.minus_dataset or claim.dataset)
         if claim.than_dataset is None:
             return here
@@ -104,10 +109,18 @@ class StudyNumbers:
 
     def _differences(self, claim: Claim, dataset: str, minus_dataset: str) -> dict[Split, float]:
         """Return the difference of two algorithms on each split that both have."""
-        ours = self._values(claim, dataset, claim.algorithm)
-        others = self._values(claim, minus_dataset, claim.minus or claim.algorithm)
+        ours = self._tuned(claim, dataset)
+        others = self._values(claim, minus_dataset, claim.minus) if claim.minus else self._tuned(claim, minus_dataset)
         both = {split: (ours[split], others[split]) for split in ours if split in others}
         return {split: _difference(a, b, claim.relative) for split, (a, b) in both.items()}
+
+    def _tuned(self, claim: Claim, dataset: str) -> dict[Split, float]:
+        """Return the claim's value on each split: with `tuned_with`, the least of its algorithms."""
+        values = self._values(claim, dataset, claim.algorithm)
+        for name in claim.tuned_with or ():
+            for split, value in self._values(claim, dataset, name).items():
+                values[split] = min(value, values.get(split, inf))
+        return values
 
     def _values(self, claim: Claim, dataset: str, algorithm: str) -> dict[Split, float]:
         """Return a column's value on each split with a finished trial."""
@@ -122,6 +135,8 @@ class StudyNumbers:
         }
 
     def _value(self, claim: Claim, row: Mapping[str, object], algorithm: str) -> float:
+        if claim.client is not None:
+            return self._of_client(claim.client, claim.column, str(row["trial"]), algorithm)
         if claim.take == "final":
             if claim.column.startswith(VIRTUAL_TIME) and row.get(claim.column) is None:
                 return inf  # a target that the trial did not reach
@@ -146,6 +161,21 @@ class StudyNumbers:
         if claim.take == "reached":
             return reached(claim.column, rounds, values, float(claim.level or 0))
         return TAKEN[claim.take](values)
+
+    def _of_client(self, client: str, column: str, trial: str, algorithm: str) -> float:
+        """Return a client's number after the last round of a trial."""
+        path = metrics_of(self._folder, trial, algorithm)
+        path = None if path is None else path.with_name(CLIENTS)
+        if path is None or not path.is_file():
+            raise InputError(f"trial {trial} has no {CLIENTS}: must score its clients; set evaluate.clients = true")
+        table = read_parquet(path)
+        for name in ("name", column):
+            if name not in table.schema.names:
+                raise unknown(f"column {name!r} of {path}", name, table.schema.names)
+        names = table["name"].to_pylist()
+        if client not in names:
+            raise unknown(f"client {client!r}", client, names)
+        return float(table[column][names.index(client)].as_py())
 
     def _of_clients(self, column: str, trial: str) -> float:
         """Return a number about all clients of a trial's population."""

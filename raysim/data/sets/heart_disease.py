@@ -38,3 +38,15 @@ def read_heart_disease(root: Path) -> Tables:
     kinds = {name: pa.int64() for name in WHOLE}
     columns = [pc.cast(table[name], kinds.get(name, table[name].type)) for name in COLUMNS]
     return pa.table(columns, names=list(COLUMNS)), None
+
+
+def read_heart_disease_test(root: Path) -> Tables:
+    """Return FLamby's test patients of all hospitals, a global test set beside the hospitals' own test parts.
+
+    Args:
+        root: unused, because the file is part of raysim.
+
+    Errors and paper as for `read_heart_disease`.
+    """
+    patients, _ = read_heart_disease(root)
+    return patients.filter(pc.equal(patients["split"], "test")), None

@@ -150,7 +150,8 @@ def _small(folder: Path) -> str:
     return str(path)
 
 
-def test_findings_are_of_the_reduced_setting_as_it_comes() -> None:
+def test_findings_are_of_the_default_setting_as_it_comes() -> None:
+    assert read_reproduction("flamby-heart").words(full=True)["found"]  # it has no reduced setting
     reproduction = read_reproduction("fedbn-table-11")
     assert reproduction.words(full=False)["found"]
     assert not reproduction.words(full=True)["found"]

@@ -61,7 +61,11 @@ def claim(**keys: Any) -> Claim:
         ({"below": 0.81}, [0.80, 0.82, 0.84], "does not hold"),
         ({"paper": 0.83, "within": 0.03}, [0.80, 0.82, 0.84], "holds"),
         ({"paper": 0.83, "within": 0.02}, [0.80, 0.82, 0.84], "holds in direction"),
+        ({"paper": 0.83, "within": 0.011, "by_mean": True}, [0.80, 0.82, 0.84], "holds"),
+        ({"paper": 0.83, "within": 0.009, "by_mean": True}, [0.80, 0.82, 0.84], "does not hold"),
         ({"algorithm": "fedbn", "minus": "fedavg", "above": 0}, [0.05, 0.08, -0.01], "holds in direction"),
+        # A trial that diverged leaves no mean of all.
+        ({"algorithm": "fedbn", "above": 0, "by_mean": True}, [0.85, 0.90, 0.83], "holds in direction"),
         # One trial of fedbn diverged, so no more than the direction can hold.
         (
             {"algorithm": "fedbn", "minus": "fedavg", "relative": True, "above": -0.02},
@@ -92,6 +96,8 @@ def claim(**keys: Any) -> Claim:
         ),
         ({"take": "growth", "period": 2, "above": 0.6}, [0.70, 0.62, 0.54], "holds in direction"),
         ({"take": "reached", "level": 0.3, "below": 5}, [4, 4, 2], "holds"),
+        # The other algorithm is at 0.81 in rounds 4, 4 and 4, and reaches it where fedavg never does.
+        ({"take": "reached", "level": 0.81, "tuned_with": ("fedbn",), "below": 5}, [4, 4, 4], "holds"),
         ({"take": "reached", "level": 0.81, "below": 5}, [float("inf"), 4, 4], "does not hold"),
     ],
 )
@@ -99,6 +105,25 @@ def test_verdicts(study: Path, keys: dict[str, Any], numbers: list[float], verdi
     judged = StudyNumbers(study).judge(claim(**keys))
     assert judged.numbers == pytest.approx(numbers, abs=1e-4, nan_ok=True)
     assert judged.verdict == verdict
+
+
+def test_a_client_s_own_number_is_in_the_table_of_clients(tmp_path: Path) -> None:
+    for seed, value in ((1, 0.6), (2, 0.8)):
+        folder = tmp_path / "trials" / f"fedavg-{seed}" / "fedavg"
+        _curve(folder, [0.5])
+        clients = {"name": ["cleveland", "va"], "test_accuracy": [0.1, value]}
+        pq.write_table(pa.table(clients), folder / "clients.parquet")
+    rows = [_row("fedavg", seed, test_accuracy=0.3) for seed in (1, 2)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "trials.parquet")
+    measured = StudyNumbers(tmp_path)
+    assert measured.judge(claim(client="va", above=0)).numbers == (0.6, 0.8)
+    with pytest.raises(InputError, match=r"client 'vaa'.*va"):
+        measured.judge(claim(client="vaa", above=0))
+    with pytest.raises(InputError, match=r"column 'test_auc' of .*test_accuracy"):
+        measured.judge(claim(client="va", column="test_auc", above=0))
+    (tmp_path / "trials" / "fedavg-2" / "fedavg" / "clients.parquet").unlink()
+    with pytest.raises(InputError, match=r"fedavg-2 has no clients.parquet: .*evaluate.clients = true"):
+        measured.judge(claim(client="va", above=0))
 
 
 def test_the_spread_is_over_the_splits(study: Path) -> None:
@@ -148,6 +173,8 @@ def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
         ({"within": 1}, "no paper"),
         ({"take": "reached", "above": 1}, "level"),
         ({"level": 3, "above": 1}, "level"),
+        ({"client": "va", "take": "best", "above": 1}, "client"),
+        ({"tuned_with": ("fedbn",), "above": 1}, "tuned_with"),
         ({"take": "growth", "above": 1}, "period"),
         ({"period": 3, "above": 1}, "period"),
         ({"than_dataset": "mnist", "above": 1}, "than_dataset"),

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from partitioning import Population
@@ -21,6 +22,13 @@ def test_it_has_flambys_patients(tmp_path: Path) -> None:
     found = {(each["hospital"], each["split"]): each["count_all"] for each in counts}
     assert found == {(name, part): PATIENTS[name][i] for name in PATIENTS for i, part in enumerate(("train", "test"))}
     assert train.schema.field("cp").type == pa.int64() and set(train["disease"].to_pylist()) == {0, 1}
+
+
+def test_the_test_patients_are_those_of_all_hospitals(tmp_path: Path) -> None:
+    patients, _ = DATASETS["heart-disease"].read(tmp_path)
+    tests, nothing = DATASETS["heart-disease-test"].read(tmp_path)
+    assert nothing is None and tests.num_rows == sum(count for _, count in PATIENTS.values())
+    assert tests.equals(patients.filter(pc.equal(patients["split"], "test")))
 
 
 def test_its_licence_and_authors_lie_beside_it() -> None:
