@@ -84,8 +84,8 @@ def _sizes(counts: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
     if (short := np.flatnonzero(counts < least)).size:
         digit = int(short[0])
         raise InputError(
-            f"fedprox-mnist: MNIST's files have {counts[digit]} images of the digit {digit}: must have {least[digit]} at "
-            "least, for 200 clients; put the whole files into data.root"
+            f"fedprox-mnist: MNIST's files have {counts[digit]} images of the digit {digit}: must have {least[digit]} "
+            "at least, for 200 clients; put the whole files into data.root"
         )
     shares: npt.NDArray[np.int64] = np.floor((counts - least)[digits] * drawn / sums[digits]).astype(np.int64)
     return LEAST + shares
