@@ -22,6 +22,7 @@ from partitioning.common.paths import check_path
 from partitioning.common.text import word
 from raysim.cli.devices import devices
 from raysim.cli.files import export, init, list_, recipe_names, show
+from raysim.cli.sections import MOST_COLUMNS, Sections
 from raysim.common.distribution import VERSION
 from raysim.common.names import CONFIG, REPORT
 from raysim.common.surface import shell
@@ -73,7 +74,22 @@ STUDY_FLEET = fleet_options(
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+SECTIONS = {
+    "Begin": ("init", "list", "show"),
+    "Run": ("run", "resume", "report"),
+    "Many runs": ("study", "reproduce"),
+    "On a Ray cluster": ("submit", "follow"),
+    "Data and devices": ("export", "devices"),
+}
+"""All commands, by the headings of the help."""
+
+
+@click.group(
+    cls=Sections,
+    sections=SECTIONS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": MOST_COLUMNS},
+    invoke_without_command=True,
+)
 @click.version_option(VERSION)
 @click.pass_context
 def cli(context: click.Context) -> None:
@@ -104,8 +120,9 @@ def run(experiment: str, out: Path | str | None, **options: Any) -> None:
     elsewhere = "" if out is None else " and another --out"
     _show(
         done,
-        f"next    open the report; try another seed: the same command with --set seed=7{elsewhere}; "
-        f"compare both: raysim report {word(done.uri or done.folder)} OTHER",
+        "next    open the report",
+        f"        try another seed: the same command with --set seed=7{elsewhere}",
+        f"        compare both: raysim report {word(done.uri or done.folder)} OTHER",
         walls=_walls(done),
     )
 

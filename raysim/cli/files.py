@@ -38,10 +38,12 @@ class _Kind(click.Choice[str]):
 
 
 @click.command("list")
-@click.argument("kind", type=_Kind(KINDS))
+@click.argument("kind", type=_Kind(KINDS), metavar="KIND")
 @click.argument("name", required=False)
 def list_(kind: str, name: str | None) -> None:
     """List names for experiment files, or their keys.
+
+    KIND is algorithms, datasets, keys, losses, metrics, models, optimisers, recipes, reproductions, schemes or uplink.
 
     With the NAME of an algorithm, a loss, a model or a scheme, list its keys.
 
@@ -60,15 +62,22 @@ def list_(kind: str, name: str | None) -> None:
     width = max(len(name) for name, _ in lines) + 2
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for name, description in lines:
-        for line in folded(f"{name:<{width}}{description}", columns):
+        for line in folded(f"{name:<{width}}{description}", columns, width):
             echo(line)
 
 
-def folded(line: str, columns: int | None) -> list[str]:
-    """Return the lines that show a line on a terminal of so many columns; the line itself without a terminal."""
+def folded(line: str, columns: int | None, indent: int) -> list[str]:
+    """Return the lines that show a line on a terminal of so many columns; the line itself without a terminal.
+
+    Args:
+        line: text to show.
+        columns: characters of a line of the terminal; None without a terminal.
+        indent: blanks before the second line and those after it; 4 if they would take half of a line.
+    """
     if columns is None or len(line) <= columns:
         return [line]
-    shown = textwrap.wrap(line, columns, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    blanks = " " * (indent if 2 * indent <= columns else 4)
+    shown = textwrap.wrap(line, columns, subsequent_indent=blanks, break_long_words=False, break_on_hyphens=False)
     return [each.rstrip() for each in shown]
 
 
@@ -120,9 +129,10 @@ def init(data: str, file: Path, label: str | None) -> None:
 @click.option("--root", help="Folder of the data set's files.  [default: the cache]")
 @click.option("--shift", "shifts", multiple=True, help="Domain to make of shifted:NAME. Repeatable.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random draws.")
-def export(dataset: str, path: Path, root: str | None, shifts: tuple[str, ...], seed: int) -> None:
+@click.option("--rows", type=int, help="Number of training rows, the first ones.  [default: all]")
+def export(dataset: str, path: Path, root: str | None, shifts: tuple[str, ...], seed: int, rows: int | None) -> None:
     """Write a data set as a table for `partitioning make`."""
     from raysim.data.export import export as write
 
-    for written in write(dataset, path, root=root, shifts=shifts, seed=seed):
+    for written in write(dataset, path, root=root, shifts=shifts, seed=seed, rows=rows):
         echo(written)

@@ -54,7 +54,7 @@ OWN = "your own, from the file's folder or the working directory:"
 
 LISTS: Mapping[str, Callable[[], Mapping[str, str]]] = {
     "algorithms": lambda: _first_lines(ALGORITHMS, "module:function", f"{OWN} {FORM}"),
-    "datasets": lambda: {name: data.description for name, data in DATASETS.items()} | dict(DATASET_FORMS),
+    "datasets": lambda: {name: data.line for name, data in DATASETS.items()} | dict(DATASET_FORMS),
     "losses": lambda: _first_lines(
         LOSSES,
         "module:function",

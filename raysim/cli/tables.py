@@ -13,7 +13,7 @@ from rich.table import Table
 
 from raysim.common.units import human_seconds
 from raysim.measures.metrics import USUAL
-from raysim.report.words import in_words
+from raysim.report.words import ABSENT, VIEW, in_words
 from raysim.store.result import AlgorithmResult, ShownResult
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def results_table(
 
     Args:
         results: results to show.
-        walls: wall-clock seconds by algorithm; empty to show the seconds of the rounds, without evaluations.
+        walls: wall-clock seconds by algorithm, with evaluations and files; empty to show the seconds of the rounds,
+            without evaluations.
         metrics: metrics of the experiment, in the order in which they are shown; empty for the order of the results.
         width: characters of a line; None for any.
     """
@@ -57,13 +58,14 @@ def results_table(
 def _cells(results: Sequence[Result], walls: Mapping[str, float], metrics: Sequence[str]) -> Cells:
     """Return the texts of each number by its heading, one for each algorithm."""
     cells: Cells = {
-        in_words(name): [f"{result.metrics[name]:.4f}" for result in results] for name in _columns(results, metrics)
+        in_words(name): [f"{result.metrics[name]:.4f}" if name in result.metrics else ABSENT for result in results]
+        for name in _columns(results, metrics)
     }
     if any(result.epsilon is not None for result in results):
         cells["epsilon"] = ["none" if result.epsilon is None else f"{result.epsilon:.4g}" for result in results]
     cells["rounds"] = [str(result.rounds) for result in results]
     if walls:
-        cells["wall seconds"] = [f"{walls.get(result.name, 0.0):.1f}" for result in results]
+        cells["seconds in all"] = [f"{walls.get(result.name, 0.0):.1f}" for result in results]
     else:
         cells["seconds of rounds"] = [f"{result.seconds:.1f}" for result in results]
     virtual = [result.simulated_seconds for result in results]
@@ -77,9 +79,12 @@ def _cells(results: Sequence[Result], walls: Mapping[str, float], metrics: Seque
 def _columns(results: Sequence[Result], metrics: Sequence[str]) -> list[str]:
     """Return the metrics to show: those that the file names in their order, else the accuracies or the first few."""
     # The mean of the domains stands for the columns of each.
-    known = [name for name in (results[0].metrics if results else ()) if not name.startswith("domain_")]
+    every = dict.fromkeys(name for result in results for name in result.metrics)
+    known = [name for name in every if not name.startswith("domain_")]
     if not metrics or tuple(metrics) in USUAL.values():
-        return [name for name in ACCURACIES if name in known] or known[:OTHER_METRICS]
+        accuracies = [name for name in ACCURACIES if name in known]
+        views = [name for name in known if (match := VIEW.fullmatch(name)) and match[2] in ACCURACIES]
+        return [*accuracies, *views] or known[:OTHER_METRICS]
     ends = [f"_{re.split('[:.]', name)[-1]}" for name in metrics]
     return list(dict.fromkeys(name for end in ends for name in known if name.endswith(end)))
 

@@ -19,7 +19,6 @@ from partitioning.common.text import printable
 from raysim.common.errors import InputError, MistakesError, UnknownError, unknown
 from raysim.common.surface import given
 from raysim.config.bounds import bounded
-from raysim.config.old_keys import old_key_error
 
 
 class ConfigTable(BaseModel):
@@ -104,7 +103,8 @@ def table_with(name: str, keys: Mapping[str, tuple[Any, Any]], base: type[T]) ->
     fields: dict[str, Any] = {
         key: (kind, ... if default is inspect.Parameter.empty else default) for key, (kind, default) in keys.items()
     }
-    return create_model(name, __base__=base, **fields)
+    # These keys have no docstrings, and pydantic would look for them in the files of all modules.
+    return create_model(name, __base__=base, __cls_kwargs__={"use_attribute_docstrings": False}, **fields)
 
 
 @cache
@@ -160,9 +160,9 @@ def _unknown_keys(
     # Keys of this table first, common keys last.
     common = model.__base__.model_fields if model.__base__ and issubclass(model.__base__, ConfigTable) else {}
     names = sorted(model.model_fields, key=lambda name: name in common)
-    for key, value in raw.items():
+    for key in raw:
         if key not in model.model_fields and key not in besides:
-            yield old_key_error(_path(where, key), value) or UnknownKeyError(where, key, [*names, *besides], of)
+            yield UnknownKeyError(where, key, [*names, *besides], of)
 
 
 def _text(where: str, value: Any) -> str:

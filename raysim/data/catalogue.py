@@ -33,6 +33,7 @@ class NamedDataSet:
         dividing: columns that identify a row's owner and are no features.
         label: name of the label column.
         drawn: whether the rows are drawn; the reader then takes a seed, too.
+        download: size of the files that raysim downloads if they are missing; "" if it cannot.
     """
 
     description: str
@@ -40,6 +41,12 @@ class NamedDataSet:
     dividing: tuple[str, ...] = ()
     label: str = "label"
     drawn: bool = False
+    download: str = ""
+
+    @property
+    def line(self) -> str:
+        """Description with the size of the download."""
+        return f"{self.description}; downloads {self.download}" if self.download else self.description
 
     def read(self, root: Path, seed: int = 0) -> tuple[pa.Table, pa.Table | None]:
         """Read the train and test table."""
@@ -56,24 +63,34 @@ DATASETS: Mapping[str, NamedDataSet] = {
     "mnist": NamedDataSet(
         "handwritten digits, 60,000 and 10,000 for test, 1x28x28, 10 classes",
         "raysim.data.sets.small_images:read_mnist",
+        download="12 MB",
     ),
     "fedprox-mnist": NamedDataSet(
         "MNIST's digits dealt to FedProx's 1,000 clients, 784 numbers, 10 classes",
         "raysim.data.sets.fedprox_mnist:read_fedprox_mnist",
         ("client",),
         drawn=True,
+        download="12 MB",
     ),
     "fashion-mnist": NamedDataSet(
-        "clothes, 60,000 and 10,000 for test, 1x28x28, 10 classes", "raysim.data.sets.small_images:read_fashion_mnist"
+        "clothes, 60,000 and 10,000 for test, 1x28x28, 10 classes",
+        "raysim.data.sets.small_images:read_fashion_mnist",
+        download="31 MB",
     ),
     "cifar10": NamedDataSet(
-        "photographs, 50,000 and 10,000 for test, 3x32x32, 10 classes", "raysim.data.sets.small_images:read_cifar10"
+        "photographs, 50,000 and 10,000 for test, 3x32x32, 10 classes",
+        "raysim.data.sets.small_images:read_cifar10",
+        download="170 MB",
     ),
     "svhn": NamedDataSet(
-        "house numbers, 73,257 and 26,032 for test, 3x32x32, 10 classes", "raysim.data.sets.digit_domains:read_svhn"
+        "house numbers, 73,257 and 26,032 for test, 3x32x32, 10 classes",
+        "raysim.data.sets.digit_domains:read_svhn",
+        download="246 MB",
     ),
     "usps": NamedDataSet(
-        "digits on letters, 7,291 and 2,007 for test, 1x16x16, 10 classes", "raysim.data.sets.digit_domains:read_usps"
+        "digits on letters, 7,291 and 2,007 for test, 1x16x16, 10 classes",
+        "raysim.data.sets.digit_domains:read_usps",
+        download="8 MB",
     ),
     "mnist-m": NamedDataSet(
         "digits on photographs, 59,001 and 9,001 for test, 3x32x32, 10 classes; your files",
@@ -116,7 +133,9 @@ DATASETS: Mapping[str, NamedDataSet] = {
         label="mask",
     ),
     "covertype": NamedDataSet(
-        "forest plots, 581,012 in all, 54 numbers, 7 classes", "raysim.data.sets.tabular:read_covertype"
+        "forest plots, 581,012 in all, 54 numbers, 7 classes",
+        "raysim.data.sets.tabular:read_covertype",
+        download="11 MB",
     ),
     "shakespeare": NamedDataSet(
         "80 characters and the next by speaking role, 80 numbers; your file",

@@ -22,29 +22,33 @@ def export(
     label: str | None = None,
     shifts: Sequence[str] = (),
     seed: int = 0,
+    rows: int | None = None,
 ) -> tuple[Path, ...]:
     """Write a data set with all its columns as Parquet: the rows to partition to `path`, its test rows beside it.
 
     Args:
         dataset: one of `DATASETS` or `DATASET_FORMS`.
-        path: new file, such as "mnist.parquet"; the test rows go to "mnist-test.parquet" beside it.
+        path: new file, such as "mnist.parquet" or "mnist-train.parquet"; the test rows go to "mnist-test.parquet".
         root: folder of the data set's files, see `load`.
         label: name of the label column, by default the data set's own.
         shifts: domains of "shifted:NAME".
         seed: key of the draws.
+        rows: number of rows to partition, the first ones; None for all. The test rows are all written.
 
     Returns:
         The written files.
 
     Raises:
-        InputError: see `load`; also if a file exists or cannot be written.
+        InputError: see `load`; also if a file exists or cannot be written, or `rows` is below 1.
     """
     path = Path(path)
     check_file(path)
+    if rows is not None and rows < 1:
+        raise InputError(f"rows = {rows}: must be at least 1; leave it out for all")
     source = read(dataset, root=root, label=label, shifts=shifts, seed=seed)
-    tables = {path: source.train}
+    tables = {path: source.train if rows is None else source.train.slice(0, rows)}
     if source.test is not None:
-        tables[path.with_name(f"{path.stem}-test{path.suffix}")] = source.test
+        tables[path.with_name(f"{path.stem.removesuffix('-train')}-test{path.suffix}")] = source.test
     for target in tables:
         check_file(target)
     try:

@@ -20,10 +20,11 @@ Strokes = Mapping[str, Stroke]
 BYTES = {
     "Protocol bytes up": "bytes_up",
     "Protocol bytes down": "bytes_down",
-    "Bytes up to the cloud": "cloud_bytes_up",
-    "Bytes down from the cloud": "cloud_bytes_down",
     "Bytes held by the driver": "machine_bytes_driver",
 }
+
+CLOUD_BYTES = {"Bytes up to the cloud": "cloud_bytes_up", "Bytes down from the cloud": "cloud_bytes_down"}
+"""Bytes between edges and the cloud, on an axis of their own: beside the clients' they are few."""
 
 COSTS = {
     "bytes_up": ("bytes that clients sent", "Bytes that clients sent, log10"),
@@ -80,13 +81,14 @@ def training(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
     title = "Seconds a round, without evaluation"
     seconds = Panel(title, "Seconds", "seconds", _curves(results, "seconds", is_marked=False))
     yield chart("seconds", "Seconds", [seconds], strokes)
-    sums = [
-        Panel(title, "Sum since the start", "bytes", _curves(results, name, is_marked=False, is_sum=True))
-        for title, name in BYTES.items()
-        if any(each.total(name) for each in results)
-    ]
-    if sums:
-        yield chart("bytes", "Bytes", sums, strokes, is_shared=True)
+    for key, heading, columns in (("bytes", "Bytes", BYTES), ("cloud-bytes", "Bytes of the cloud", CLOUD_BYTES)):
+        sums = [
+            Panel(title, "Sum since the start", "bytes", _curves(results, name, is_marked=False, is_sum=True))
+            for title, name in columns.items()
+            if any(each.total(name) for each in results)
+        ]
+        if sums:
+            yield chart(key, heading, sums, strokes, is_shared=True)
 
 
 def breakdown(results: Outputs) -> tuple[list[StageBar], ResultTable] | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from raysim.plots.charts import Chart, chart
 from raysim.plots.panels import Panel
 from raysim.plots.style import Stroke
 from raysim.report.read import AlgorithmOutput
-from raysim.report.words import TARGETS, metric_named, metrics_in
+from raysim.report.words import TARGETS, VIEW, metric_named, metrics_in
 
 MOST_EDGES = 20
 """Largest number of edges that a chart shows one by one."""
@@ -24,7 +23,7 @@ def structure(results: Sequence[AlgorithmOutput], strokes: Mapping[str, Stroke])
     if trees:
         samples = {label: {tick: [value] for tick, value in tree.items()} for label, tree in trees.items()}
         panel = Panel("Bytes by link, up and down", "Bytes of the run", "bytes", samples=samples)
-        x = "Edge and its clients; all edges and the cloud"
+        x = "Clients with edge 0, 1, ...; all edges with the cloud"
         yield chart("tree", "Bytes by link of the tree", [panel], strokes, "bars", x=x)
     yield from _sizes(results, strokes)
 
@@ -44,8 +43,8 @@ def _sizes(results: Sequence[AlgorithmOutput], strokes: Mapping[str, Stroke]) ->
 
 def _by_level(result: AlgorithmOutput, column: str) -> dict[str, list[float]]:
     """Return the last value of a column for the model of each level, smallest first; empty without smaller models."""
-    pattern = re.compile(rf"level_([\d.]+)_{re.escape(column)}")
-    smaller = sorted((float(match[1]), name) for name in result.measured if (match := pattern.fullmatch(name)))
+    views = {name: match for name in result.measured if (match := VIEW.fullmatch(name))}
+    smaller = sorted((float(match[1]), name) for name, match in views.items() if match[2] == column)
     found = {f"{level:g}": result.final(name) for level, name in [*smaller, (1.0, column)]} if smaller else {}
     return {level: [value] for level, value in found.items() if value is not None}
 

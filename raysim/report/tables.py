@@ -14,7 +14,7 @@ import numpy as np
 from raysim.common.units import human_bytes, human_seconds
 from raysim.measures.epsilon.outside_epsilon import SENTENCE
 from raysim.report.read import AlgorithmOutput
-from raysim.report.words import ABSENT, NONFINITE, TARGETS, WEIGHTS, ShownMetric, Stage, metric_named, metrics_in
+from raysim.report.words import ABSENT, NONFINITE, TARGETS, VIEW, WEIGHTS, ShownMetric, Stage, metric_named, metrics_in
 
 Outputs = Sequence[AlgorithmOutput]
 
@@ -127,7 +127,7 @@ def headline(results: Outputs) -> ResultTable:
     columns = [] if first is None else [
         _of_metric(results, target, first, TARGETS[target].short, metric_named(first).title)
         for target in _targets(results, first)
-    ]  # fmt: skip
+    ] + _of_views(results, first)  # fmt: skip
     optional = [_total("Simulated time", results, "simulated_seconds", human_seconds)]
     if any(each.total("nonfinite") for each in results):
         optional.append(_total(NONFINITE, results, "nonfinite", _count))
@@ -136,12 +136,15 @@ def headline(results: Outputs) -> ResultTable:
         _total("moved", results, "machine_bytes_moved", human_bytes, "Measured bytes"),
     ]
     costs = [
+        TableColumn.of("Consensus", [each.final("consensus") for each in results], "{:.3g}".format),
         TableColumn("Weights", [_weights(each) for each in results]),
         TableColumn("Rounds", [str(each.rounds) for each in results]),
         _total("Time", results, "seconds", human_seconds),
         *optional,
         _total("up", results, "bytes_up", human_bytes, "Protocol bytes"),
         _total("down", results, "bytes_down", human_bytes, "Protocol bytes"),
+        _total("to the cloud", results, "cloud_bytes_up", human_bytes, "Protocol bytes"),
+        _total("from the cloud", results, "cloud_bytes_down", human_bytes, "Protocol bytes"),
         _total("Exchanges", results, "exchanges", _count),
         *(column for column in measured if any(column.values)),
     ]
@@ -310,6 +313,21 @@ def _of_metric(results: Outputs, target: str, metric: str, title: str, group: st
     values = [each.final(f"{target}_{metric}") for each in results]
     shown = metric_named(metric)
     return TableColumn.of(title, values, shown.text, group, best=best_rows(values, shown.best))
+
+
+def _of_views(results: Outputs, metric: str) -> list[TableColumn]:
+    """Return the columns of a metric for the further models that an evaluation scores, such as smaller ones."""
+    known = sorted(
+        {(match[1], match[2]) for each in results for name in each.measured if (match := VIEW.fullmatch(name))}
+    )
+    return [
+        _of_metric(
+            results, f"level_{level}_{target}", metric, f"{term.short}, level {level}", metric_named(metric).title
+        )
+        for target, term in TARGETS.items()
+        for level, column in sorted(known, key=lambda each: -float(each[0]))
+        if column == f"{target}_{metric}"
+    ]
 
 
 def _total(title: str, results: Outputs, name: str, text: Callable[[float], str], group: str = "") -> TableColumn:

@@ -1,6 +1,7 @@
 """Names and meanings of everything that a run measures."""
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -137,8 +138,14 @@ def metric_named(name: str) -> ShownMetric:
     return METRICS.get(name) or ShownMetric(name, "number", best, "a metric of your own")
 
 
+VIEW = re.compile(r"level_([\d.]+)_(.+)")
+"""Column of a further model that an evaluation scores: the level of its size, and the column of the whole model."""
+
+
 def in_words(column: str) -> str:
     """Return a column of an evaluation in words, such as "accuracy, held-out clients"; others with spaces alone."""
+    if match := VIEW.fullmatch(column):
+        return f"{in_words(match[2])}, level {match[1]}"
     for target in sorted(TARGETS, key=len, reverse=True):
         if column.startswith(f"{target}_"):
             return f"{column.removeprefix(f'{target}_').replace('_', ' ')}, {TARGETS[target].short}"

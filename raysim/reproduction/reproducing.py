@@ -17,6 +17,7 @@ from raysim.common.errors import InputError, StoppedError
 from raysim.plots.style import as_file
 from raysim.reproduction.drawing import drawn
 from raysim.reproduction.file import Reproduction, differences, read_reproduction
+from raysim.reproduction.needed import check_files, downloads
 from raysim.reproduction.page import as_markdown
 from raysim.reproduction.provenance import commit, digest, machine, setting_of
 from raysim.reproduction.section import RECORD, section
@@ -24,13 +25,20 @@ from raysim.reproduction.verdict import JudgedClaim, StudyNumbers
 from raysim.studies.concluding import conclude
 from raysim.studies.folder import STUDY
 from raysim.studies.read import read_findings
+from raysim.studies.showing import Board
 from raysim.studies.studying import study
 
 PAGE, FIGURES = "claims.md", "figures"
 
 
 def reproduce(
-    name: str, out: str | Path | None = None, *, full: bool = False, changes: Iterable[str] = (), **options: Any
+    name: str,
+    out: str | Path | None = None,
+    *,
+    full: bool = False,
+    changes: Iterable[str] = (),
+    watcher: Board | None = None,
+    **options: Any,
 ) -> tuple[Path, tuple[JudgedClaim, ...]]:
     """Run or continue the study of a paper's table or figure; judge its claims and draw its figures.
 
@@ -39,6 +47,7 @@ def reproduce(
         out: folder, either new or of the same study; default `runs/NAME-TIME`.
         full: use the paper's setting, not the reduced one.
         changes: `key.path=value` each, applied to the study.
+        watcher: observer of the study; by default it shows nothing.
         options: further arguments of `raysim.study`.
 
     Returns:
@@ -55,8 +64,13 @@ def reproduce(
     folder = Path(out) if out is not None else Path("runs") / f"{reproduction.name}-{datetime.now():%Y%m%d-%H%M%S}"
     # The checkout may change during the run.
     begun = commit()
+    tables = reproduction.study(full, changes)
+    check_files(tables)
+    board = watcher or Board()
+    if found := downloads(tables):
+        board.notice(f"needs {found}; raysim downloads what is missing")
     try:
-        study(reproduction.study(full, changes), folder, **options)
+        study(tables, folder, watcher=board, **options)
     except StoppedError:
         # `raysim study` would also continue, but neither judge nor draw.
         remedy = f"; continue with: {_again(name, folder, full, changes)}" if (folder / STUDY).is_file() else ""

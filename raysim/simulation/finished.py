@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from algorithms import Layout
+from algorithms import Layout, Sizes
 from algorithms.core.clients import SamplePart
 from algorithms.core.entries import SECOND_MODEL
 from algorithms.core.layouts import of_client
@@ -104,14 +104,16 @@ class Run:
         Args:
             algorithm: its folder's name; None if the run has only one.
             client: client whose own model is returned; None for the global model, with a warning if clients have
-                models of their own. Personal entries of the global model are the average of the last cohort's.
+                models of their own. Personal entries of the global model are the average of the last cohort's. Under
+                models of many sizes it is the whole model, with a warning.
 
         Raises:
             InputError: there is no such algorithm or client, or the algorithm has not ended.
         """
         (experiment, population), name = self._experiment(client), self._name(algorithm)
         samples, table = prepare_samples(population, experiment.data), experiment.table(name)
-        labels = samples.labels.under(table.compose().local.loss)
+        composed = table.compose()
+        labels = samples.labels.under(composed.local.loss)
         plan = model_plan(table.model or experiment.model, experiment.seed, samples, labels)
         weights = load_file(regular(self.folder / name / MODEL))
         module = plan.build()
@@ -119,6 +121,9 @@ class Run:
             weights |= _own_entries(path, name, client, weights, Layout.of(module))
         if (path := self.folder / name / CLUSTERS).is_file():
             weights = self._cluster_of(client, path, name)
+        if client is not None and composed.option(Sizes) is not None:
+            text = f"the whole model of {name}, of which client {client} trains the first channels, as its level says"
+            warnings.warn(text, stacklevel=2)
         floats = [each.dtype for each in weights.values() if each.is_floating_point()]
         module = module.to(floats[0])
         # A tied entry, such as a language model's output, is stored once, under its first name.

@@ -13,7 +13,6 @@ from typing import Any
 from raysim.common.errors import InputError, unknown
 from raysim.config.check import flat, known, part
 from raysim.config.experiment import Experiment
-from raysim.config.old_keys import old_key_error
 from raysim.config.read import Change, apply
 
 MOST_POINTS = 10_000
@@ -90,7 +89,7 @@ def inherited_value(source: Source, table: Mapping[str, Any]) -> Any:
     *path, last = key.split(".")
     inner = reduce(lambda place, each: place.get(each, {}) if isinstance(place, Mapping) else {}, path, table)
     if last not in inner:
-        raise old_key_error(key) or unknown(f"key {key!r} of {algorithm}", key, list(dict(flat(dict(table)))))
+        raise unknown(f"key {key!r} of {algorithm}", key, list(dict(flat(dict(table)))))
     return inner[last]
 
 

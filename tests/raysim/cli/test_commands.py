@@ -10,7 +10,7 @@ import pytest
 
 from algorithms.names import ALGORITHMS
 from partitioning.cli.exit_status import run_command
-from raysim.cli.commands import cli
+from raysim.cli.commands import SECTIONS, cli
 from raysim.cli.listing import keys_of
 from raysim.config.algorithm import AlgorithmTable
 from raysim.config.check import table_of
@@ -220,7 +220,8 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
 
 def test_no_command_shows_the_help(raysim: Cli) -> None:
     status, out, err = raysim()
-    assert status == 0 and "Commands:" in out and err == ""
+    assert status == 0 and err == "" and all(f"{heading}:" in out for heading in SECTIONS)
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(cli.commands)
 
 
 def test_a_run_that_diverges_ends_with_a_line_and_its_report(raysim: Cli, tmp_path: Path) -> None:

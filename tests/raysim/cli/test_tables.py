@@ -33,6 +33,14 @@ def test_virtual_time_has_a_column_with_devices_alone() -> None:
     assert "virtual time" in shown(plain, timed) and "1 h 02 min" in shown(plain, timed)
 
 
+def test_accuracies_of_smaller_models_are_shown_where_an_algorithm_has_them() -> None:
+    plain = ShownResult("fedavg", {"test_accuracy": 0.9}, 3, 1.0, 10, 20)
+    views = {"test_accuracy": 0.8, "test_loss": 1.0, "level_0.5_test_accuracy": 0.6, "level_0.5_test_loss": 2.0}
+    text = shown(plain, ShownResult("heterofl", views, 3, 1.0, 10, 20))
+    assert "accuracy, global test set, level 0.5" in text and "0.6000" in text and "–" in text
+    assert "2.0000" not in text and "level" not in shown(plain)
+
+
 def folded(results: list[ShownResult], width: int, **options: Any) -> str:
     console = Console(width=width)
     with console.capture() as captured:
@@ -48,7 +56,7 @@ def test_no_digit_and_no_word_is_cut_at_80_columns(count: int) -> None:
     results = [ShownResult(f"fedavg-{n}", metrics, 1000, 1.0, 123_456_789_000, 20, 7.99) for n in range(count)]
     walls = {result.name: 12345.6 for result in results}
     text = folded(results, 80, walls=walls)
-    for word in (*map(in_words, ACCURACIES), "wall seconds", "bytes down", "123.5 GB", "12345.6"):
+    for word in (*map(in_words, ACCURACIES), "seconds in all", "bytes down", "123.5 GB", "12345.6"):
         assert word in text, word
     assert text.count("0.1235") == len(ACCURACIES) * count and all(result.name in text for result in results)
     assert "seconds of rounds" not in text and "seconds of rounds" in folded(results, 80)

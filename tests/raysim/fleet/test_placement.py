@@ -17,7 +17,7 @@ from ray.experimental import get_object_locations
 
 import partitioning
 import raysim
-from algorithms import Algorithm, Local, Participation, begin, centralized, fedavg, fedbn, next_round, radfed
+from algorithms import Algorithm, Edges, Local, Participation, begin, centralized, fedavg, fedbn, next_round, radfed
 from partitioning import Population
 from raysim.common.errors import InputError
 from raysim.data.sources import load
@@ -140,10 +140,13 @@ ALGORITHMS = {
     "fedavg": fedavg(Participation(), LOCAL),
     "radfed": radfed(Participation(cohort=5), LOCAL, aggregate_every=3),
     "fedbn": fedbn(Participation(cohort=4), LOCAL),
+    "edges": fedavg(Participation(), LOCAL).having(Edges(by="site", cloud_every=2)),
 }
 
 
-@pytest.mark.parametrize(("name", "group"), [("fedavg", 1), ("fedavg", 2), ("radfed", 8), ("fedbn", "auto")])
+@pytest.mark.parametrize(
+    ("name", "group"), [("fedavg", 1), ("fedavg", 2), ("radfed", 8), ("fedbn", "auto"), ("edges", 8)]
+)
 def test_groups_of_any_size_give_the_bytes_of_one_process(
     actors: ClientActors, population: Population, tmp_path: Path, name: str, group: Any
 ) -> None:
@@ -174,6 +177,19 @@ def test_a_round_sends_a_sum_a_group_and_a_model_a_node(
         assert during.into[actors.pool.home] == sent
         assert during.crossed == nodes * model + sent
         assert 1 <= nodes <= min(2, sums)
+
+
+def test_an_edge_is_summed_on_one_node(actors: ClientActors, population: Population, tmp_path: Path) -> None:
+    plan = plan_of(population, ALGORITHMS["edges"], tmp_path)
+    with closing(ClientActors(None, group=8, pool=actors.pool).fleet(plan)) as fleet:
+        state, edges = next_round(begin(plan.module(), fleet, 0), plan.algorithm, fleet), 2
+        before = fleet.traffic.copy()
+        state = next_round(state, plan.algorithm, fleet)
+        during, model = fleet.traffic.since(before), array_bytes(state.model)
+    assert state.report is not None
+    sent = edges * 8 * fleet.layouts.shared.floats + ROW_BYTES * len(state.report.updates)
+    assert during.into[actors.pool.home] == sent
+    assert during.driver == edges * model + sent and during.crossed == edges * model + sent
 
 
 def nodes_of(models: list[ray.ObjectRef], copies: int) -> list[set[str]]:

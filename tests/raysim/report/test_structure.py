@@ -10,6 +10,7 @@ from raysim.report import structure as drawn
 from raysim.report.page import write_report
 from raysim.report.read import read_runs
 from raysim.report.structure import structure
+from raysim.report.tables import headline
 from tests.kit.runs import quick_run
 
 CONFIG = {
@@ -44,7 +45,7 @@ def test_the_links_of_a_tree_are_drawn_with_their_bytes(folder: Path, monkeypatc
 
 def test_a_report_has_the_links(folder: Path, tmp_path: Path) -> None:
     page = write_report([folder], tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "Bytes by link of the tree" in page and "Bytes up to the cloud" in page
+    assert "Bytes by link of the tree" in page and "Bytes up to the cloud" in page and "from the cloud" in page
 
 
 def test_links_of_the_cloud_need_devices(tmp_path: Path) -> None:
@@ -55,11 +56,16 @@ def test_links_of_the_cloud_need_devices(tmp_path: Path) -> None:
 
 def test_scores_by_level_are_drawn(tmp_path: Path) -> None:
     levels = {"name": "heterofl", "levels": [1.0, 0.5, 0.25]}
-    quick_run({**CONFIG, "algorithm": [{"name": "fedavg"}, levels]}, tmp_path / "run", inline=True)
+    done = quick_run({**CONFIG, "algorithm": [{"name": "fedavg"}, levels]}, tmp_path / "run", inline=True)
+    with pytest.warns(UserWarning, match="the whole model of heterofl, of which client 2 trains the first channels"):
+        done.model("heterofl", client=2)
     (run,) = read_runs([tmp_path / "run"])
     strokes = strokes_of_runs([{each.label: each.name for each in run.results}])
     (chart,) = structure(run.results, strokes)
     (panel,) = chart.values["panels"]
     assert panel["ticks"] == ["0.25", "0.5", "1"] and len(panel["lines"]) == 1
+    headings = {(column.group, column.title): column.cells for column in headline(run.results).columns}
+    whole, half = (headings["Accuracy", f"global test set{of}"] for of in ("", ", level 0.5"))
+    assert len(whole) == 2 and half[0] == "–" != half[1]
     names = ("level_0.25_test_accuracy", "level_0.5_test_accuracy", "test_accuracy")
     assert panel["lines"][0]["values"] == pytest.approx([run.results[1].final(name) for name in names], abs=1e-6)

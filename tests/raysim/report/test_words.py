@@ -38,6 +38,7 @@ def test_seconds(seconds, text):
     ("column", "text"),
     [
         ("test_macro_f1", "macro f1, global test set"),
+        ("level_0.25_local_mean_accuracy", "accuracy, own test parts, mean, level 0.25"),
         ("held_out_mean_accuracy", "accuracy, held-out clients, mean"),
         ("local_accuracy", "accuracy, own test parts"),
         ("local_validation_mean_auc", "auc, own validation parts, mean"),
