@@ -7,6 +7,7 @@ measured numbers, whose digits depend on the processor (see `differences`).
 `<!-- not run: REASON -->` above a block leaves it out.
 """
 
+import ast
 import re
 import shlex
 import sys
@@ -25,7 +26,7 @@ from partitioning.cli.exit_status import run_command
 from raysim.cli import commands
 from raysim.config.experiment import Experiment
 from raysim.studies.file import Study, completed
-from tests.kit.pages import DOCS, PAGES, ROOT, SHORT, CodeBlock, blocks, name
+from tests.kit.pages import DOCS, PAGES, ROOT, SHORT, CodeBlock, blocks, name, text_of
 
 RUN = ("raysim", "partitioning")
 """Commands that blocks may hold."""
@@ -102,6 +103,24 @@ def run_lines(block: CodeBlock, scope: dict[str, Any]) -> None:
                 continue
         assert words[0] in RUN, f"{line}: mark the block by <!-- not run: REASON -->"
         run_words(words, scope["shortened"])
+
+
+def test_the_page_of_the_partitioner_needs_what_it_installs() -> None:
+    page = DOCS / "how-to" / "partition.md"
+    installed = {"partitioning"} | set(re.search(r"&& pip install (.+)$", text_of(page), re.MULTILINE)[1].split())  # type: ignore[index]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "partitioning").rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    needed = {name.partition(".")[0] for name in names} - {*sys.stdlib_module_names, ""}
+    assert "numpy" in needed
+    assert needed - {"torch", "datasets"} <= installed, "these two are read if the user has them"
+    ran = [block for block in blocks(page) if block.reason is None]
+    imported = {name for block in ran for name in re.findall(r"^(?:import|from) (\w+)", block.text, re.MULTILINE)}
+    assert {"numpy", "pyarrow"} < imported <= installed
+    assert all(
+        line.startswith("partitioning ") for block in ran if block.language == "sh" for line in block.text.splitlines()
+    )
 
 
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
