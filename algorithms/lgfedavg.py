@@ -1,4 +1,6 @@
-"""LG-FedAvg: Liang et al., "Think Locally, Act Globally: Federated Learning with Local and Global Representations"."""
+"""LG-FedAvg: Liang et al., "Think Locally, Act Globally: Federated Learning with Local and Global
+Representations", 2020.
+"""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""RADFed: Xue, Klabjan, Luo, "Aggregation Delayed Federated Learning"."""
+"""RADFed: Xue, Klabjan, Luo, "Aggregation Delayed Federated Learning", 2021."""
 
 from dataclasses import replace
 from typing import Literal

@@ -70,7 +70,7 @@ class Local:
             that falls to 0, "linear", 1 - t / T, or "cosine", (1 + cos(pi t / T)) / 2.
         lr_decay: factor on the learning rate after each round, in (0, 1].
         lr_decay_at: shares of the run's rounds in (0, 1), ascending; the factor then applies only after these.
-        clip: largest norm of a batch's gradient, all parameters together, > 0; None for no limit.
+        clip: largest norm of a batch's gradient, all parameters together, > 0; by default no limit.
         statistics: statistics by which batch-norm layers normalise in training: "batch", the batch's own, which are
             then tracked; "untracked", the batch's own without tracking; "frozen", the received ones, which stay.
         affine: whether batch norm's scale and shift are "trained" or "frozen".

@@ -65,7 +65,7 @@ def dirichlet_qp(
             not sampled.
         buckets: number of buckets of a numeric feature.
         solver: auto, structured, or a solver of cvxpy such as clarabel.
-        randomise: none for the optimum, algorithm-3 for a random table near it.
+        randomise: "none" for the optimum, "algorithm-3" for a random table near it.
         burn_in: largest number of moves in Algorithm 3's first phase.
         search: number of moves in Algorithm 3's second phase.
         step: largest share of an entry in a move of Algorithm 3.

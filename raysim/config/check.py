@@ -103,7 +103,8 @@ def table_with(name: str, keys: Mapping[str, tuple[Any, Any]], base: type[T]) ->
     fields: dict[str, Any] = {
         key: (kind, ... if default is inspect.Parameter.empty else default) for key, (kind, default) in keys.items()
     }
-    return create_model(name, __base__=base, **fields)
+    # These keys have no docstrings, and pydantic would look for them in the files of all modules.
+    return create_model(name, __base__=base, __cls_kwargs__={"use_attribute_docstrings": False}, **fields)
 
 
 @cache

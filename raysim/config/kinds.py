@@ -45,7 +45,8 @@ def kind(annotation: Any, metadata: Iterable[Any] = (), tests: Sequence[Accepts]
         return _list(origin, inner, tests)
     if annotation in LIMITS:
         static = static_range(annotation, list(metadata))
-        return f"{WORDS[annotation]} {true_range(annotation, static, tests) or static}"
+        own = (true_range(annotation, static, tests) or static).text(annotation)
+        return f"{WORDS[annotation]} {own}".rstrip()
     if inspect.isclass(annotation) and issubclass(annotation, ConfigTable):
         return "table"
     return WORDS.get(annotation, getattr(annotation, "__name__", str(annotation)))

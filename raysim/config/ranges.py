@@ -45,6 +45,13 @@ class Range:
         lower, upper = ">" if self.above else "≥", "<" if self.below else "≤"
         return f"{lower} {_shown(self.least)}, {upper} {_shown(self.most)}"
 
+    def text(self, kind: type) -> str:
+        """Return the range without the ends that every number of this type has; empty if it has no others."""
+        lower, _, upper = str(self).partition(", ")
+        limit = LIMITS[kind]
+        ends = ((lower, self.above or self.least != -limit), (upper, self.below or self.most != limit))
+        return ", ".join(end for end, is_own in ends if is_own)
+
     def holds(self, value: float) -> bool:
         """Return whether a number lies in the range."""
         is_above = value > self.least if self.above else value >= self.least

@@ -254,9 +254,11 @@ def arguments(subject: Callable[..., Any]) -> dict[str, str]:
 
 
 def sentence(text: str) -> str:
-    """Return a text with a capital letter and a full stop."""
+    """Return a text with a capital letter, unless it begins with a symbol such as p_k or s, and a full stop."""
     text = " ".join(text.split())
-    return text and text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
+    is_symbol = re.match(r"[a-z]_\w|[b-z]\b", text)
+    first = text[:1] if is_symbol else text[:1].upper()
+    return text and first + text[1:] + ("" if text.endswith(".") else ".")
 
 
 def summary(subject: Any) -> str:

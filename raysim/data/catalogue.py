@@ -65,6 +65,12 @@ DATASETS: Mapping[str, NamedDataSet] = {
         "raysim.data.sets.small_images:read_mnist",
         download="12 MB",
     ),
+    "fedprox-mnist": NamedDataSet(
+        "MNIST's digits dealt to FedProx's 1,000 clients, 784 numbers, 10 classes",
+        "raysim.data.sets.fedprox_mnist:read_fedprox_mnist",
+        ("client",),
+        drawn=True,
+    ),
     "fashion-mnist": NamedDataSet(
         "clothes, 60,000 and 10,000 for test, 1x28x28, 10 classes",
         "raysim.data.sets.small_images:read_fashion_mnist",

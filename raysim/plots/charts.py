@@ -12,7 +12,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator
 from numpy.typing import NDArray
 
 from partitioning.common.text import caption, printable
@@ -24,6 +24,7 @@ from raysim.plots.style import INK, Stroke, as_file, style, themed, to_svg
 GREYS = ["#5b7083", "#c3ccd5", "#8c9aa8"]  # of client counts: no algorithm has these colours
 WIDE, HALF, HEIGHT = 9.2, 4.5, 2.6  # inches: the page's column, half of it, and one row of panels
 LETTERS = 110  # letters that fit side by side into the page's column
+WHOLE = 12  # whole numbers below a histogram that are all named, if it has no more
 LISTED = 2000  # values of a curve that a page lists; of a longer one it lists the rounds drawn
 
 
@@ -180,10 +181,17 @@ def histogram(name: str, groups: Mapping[str, NDArray[np.int64]], label: str) ->
         axes.grid(axis="y")
         axes.set_xlabel(label)
         axes.set_ylabel("Clients")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+        each_whole = FixedLocator(first.tolist())
+        axes.xaxis.set_major_locator(each_whole if len(first) <= WHOLE else MaxNLocator(integer=True, nbins=8))
         axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
         if len(groups) > 1:
-            axes.legend(frameon=False, loc="upper right", handlelength=1, handleheight=1)
+            above: dict[str, Any] = {
+                "loc": "lower right",
+                "bbox_to_anchor": (1, 1),
+                "ncols": len(groups),
+                "borderaxespad": 0,
+            }
+            axes.legend(frameon=False, handlelength=1, handleheight=1, **above)
         svg = themed(to_svg(figure, name))
     names = [f"{start:,}" if width == 1 else f"{start:,} to {start + width - 1:,}" for start in first.tolist()]
     counts = {group: np.histogram(own, bins)[0].astype(np.float64) for group, own in groups.items()}

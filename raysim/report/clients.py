@@ -68,5 +68,5 @@ def _facts(population: Population) -> dict[str, str]:
 
 def _scheme(population: Population) -> str:
     manifest = population.manifest
-    parameters = ", ".join(f"{name} = {value}" for name, value in manifest.parameters.items())
+    parameters = ", ".join(f"{name} = {value}" for name, value in manifest.parameters.items() if value is not None)
     return f"{manifest.scheme} with {parameters}" if parameters else manifest.scheme

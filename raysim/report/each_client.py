@@ -106,13 +106,13 @@ def _charts(results: Outputs, strokes: Mapping[str, Stroke]) -> Iterator[Chart]:
         title = metric.title
         ranks = {label: 100 * (np.arange(len(values)) + 0.5) / len(values) for label, values in each.items()}
         curves = {label: Curve(ranks[label], values) for label, values in each.items()}
-        quantiles.append(Panel(PARTS[part], title, metric.kind, curves))
+        quantiles.append(Panel(f"{PARTS[part]}, worst first", title, metric.kind, curves))
         clients = max(len(values) for values in each.values())
         edges = np.histogram_bin_edges(np.concatenate(list(each.values())), min(BINS, 4 + round(clients**0.5)))
         middles = (edges[:-1] + edges[1:]) / 2
         counted = {label: np.histogram(values, edges)[0].astype(float) for label, values in each.items()}
         drawn = {label: Curve(middles, counts) for label, counts in counted.items()}
-        histograms.append(Panel(PARTS[part], "Clients", "number", drawn))
+        histograms.append(Panel(f"{PARTS[part]}, clients by {title.lower()}", "Clients", "number", drawn))
     if quantiles:
         yield chart(
             "client-quantiles", f"{title} of each client, worst first", quantiles, strokes, x="Per cent of clients"

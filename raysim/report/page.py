@@ -1,5 +1,6 @@
 """The report's page."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from raysim.report.structure import structure
 from raysim.report.templates import save, template
 from raysim.report.words import used_terms
 from raysim.store.mirror import local_folders
+
+DEFAULT_TIME = re.compile(r"-\d{8}-\d{6}$")
+"""Time at the end of a folder that `raysim run` names."""
 
 
 def write_report(runs: Sequence[str | Path], out: Path) -> Path:
@@ -55,7 +59,7 @@ def render(runs: Sequence[RunOutput]) -> str:
         "commands": commands.breakdown(runs),
     }
     return template("page.html.j2").render(
-        title=", ".join(run.name for run in runs),
+        title=_title(runs),
         several=len(runs) > 1,
         facts={name: value for name, value in facts[0].items() if all(each[name] == value for each in facts) and value},
         differences=differences(runs) if len(runs) > 1 else None,
@@ -71,6 +75,11 @@ def render(runs: Sequence[RunOutput]) -> str:
         glossary=used_terms(used, sections["stages"] is not None, sections["commands"] is not None),
         **sections,
     )
+
+
+def _title(runs: Sequence[RunOutput]) -> str:
+    """Return the names of the runs; of a single one, without the time at the end of a default folder."""
+    return ", ".join(run.name for run in runs) if len(runs) > 1 else DEFAULT_TIME.sub("", runs[0].name)
 
 
 def _populations(runs: Sequence[RunOutput]) -> Iterator[Mapping[str, Any]]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from docs.generated.marks import NOTE, PART
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 FOLDERS = ("algorithms", "partitioning", "clusters", "raysim/data", "raysim/models", "tests/fuzz")
@@ -42,8 +44,14 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
+def prose_of(page: Path) -> str:
+    """Return a page without its generated parts; empty for a page that is generated as a whole."""
+    text = text_of(page)
+    return "" if text.startswith(NOTE) else PART.sub("", text)
+
+
 def blocks(page: Path) -> Iterator[CodeBlock]:
-    for found in FENCE.finditer(text_of(page)):
+    for found in FENCE.finditer(prose_of(page)):
         yield CodeBlock(found["language"], found["title"], found["reason"], found["text"])
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from partitioning import SCHEMES, InputError
 from partitioning.schemes.registry import parameters, takes
-from raysim.config.ranges import POWERS, Construction, Range, static_range, true_range
+from raysim.config.ranges import LIMITS, POWERS, Construction, Range, static_range, true_range
 from raysim.config.reference import Group, Key, groups
 from raysim.config.scheme_keys import BOUNDS
 from raysim.studies.keys import study_groups
 
 GROUPS = [*groups(), *study_groups()]
 WRITTEN = {text: value for value, text in POWERS.items()}
-NUMBER = re.compile(r"(integer|number) ([≥>]) ([^,]+), ([≤<]) ([^, )]+)")
+NUMBER = re.compile(r"(integer|number)(?: ([≥>]) ([^, )]+))?(?:,? ([≤<]) ([^, )]+))?")
 
 ALONE = {"local.optimizer_options", "model.options", "data.crop_scale", "data.crop_ratio"}
 """Keys whose numbers are checked only together with others: an optimiser, a pretrained model, an ascending pair."""
@@ -34,8 +34,10 @@ def printed(text: str, wrap: Callable[[Any], Any] = lambda value: value) -> Iter
             inner = part.removeprefix("table of ").removeprefix("(").removesuffix(")")
             yield from printed(inner, lambda value: wrap({"x": value}))
         elif found := NUMBER.fullmatch(part):
-            least, most = (WRITTEN.get(end) if end in WRITTEN else float(end) for end in (found[3], found[5]))
-            assert least is not None and most is not None
+            limit = LIMITS[int if found[1] == "integer" else float]
+            least, most = (
+                WRITTEN.get(end) or float(end) if end else sign * limit for end, sign in ((found[3], -1), (found[5], 1))
+            )
             yield found[1], Range(least, most, found[2] == ">", found[4] == "<"), wrap
 
 
@@ -72,8 +74,14 @@ def check(key: Key, kind: str, known: Range, wrap: Callable[[Any], Any], draw: r
 def test_a_companion_that_excludes_a_key_sets_no_bound() -> None:
     ranges = {key.path: key.kind for group in GROUPS for key in group.keys}
     assert ranges["local.momentum"] == "number ≥ 0, < 1"
-    assert ranges["algorithm.over"] == "number ≥ 1, ≤ 10^12"
-    assert {ranges[f"model.renorm_{key}"] for key in ("start", "r_end", "d_end")} == {"integer ≥ 0, ≤ 10^9"}
+    assert ranges["algorithm.over"] == "number ≥ 1"
+    assert {ranges[f"model.renorm_{key}"] for key in ("start", "r_end", "d_end")} == {"integer ≥ 0"}
+
+
+def test_ends_that_every_number_has_are_left_out() -> None:
+    assert Range(0, LIMITS[int]).text(int) == "≥ 0" and Range(-LIMITS[float], LIMITS[float]).text(float) == ""
+    assert Range(0, 2**63, below=True).text(int) == "≥ 0, < 2^63" and Range(-LIMITS[int], 5).text(int) == "≤ 5"
+    assert not any(re.search(r"10\^(9|12)", key.kind) for group in GROUPS for key in group.keys)
 
 
 def test_the_keys_that_are_checked_only_with_others_are_few() -> None:
