@@ -70,6 +70,7 @@ DATASETS: Mapping[str, NamedDataSet] = {
         "raysim.data.sets.fedprox_mnist:read_fedprox_mnist",
         ("client",),
         drawn=True,
+        download="12 MB",
     ),
     "fashion-mnist": NamedDataSet(
         "clothes, 60,000 and 10,000 for test, 1x28x28, 10 classes",
