@@ -14,14 +14,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from docs.reproductions.judges import judges, with_table
 from raysim.common.errors import InputError
+from raysim.reproduction.claim import WORDS
 from raysim.reproduction.file import Reproduction, read_reproduction, reproductions
-from raysim.reproduction.page import as_markdown, pictures, summary
+from raysim.reproduction.page import as_markdown, reasons, summary
 from raysim.reproduction.provenance import setting_of
 from raysim.reproduction.section import RECORD
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
+README = HERE.parents[1] / "README.md"
 
 PAPERS = {
     "mcmahan": "FedAvg's own tables (McMahan et al.)",
@@ -75,8 +78,16 @@ def take(folder: Path) -> Path:
 def records() -> Sequence[Mapping[str, Any]]:
     """Read the records in the order of the pages, with the texts that the files have today."""
     found = [json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob(f"*/{RECORD}")]
-    current = [{**record, **read_reproduction(record["name"]).words(full=False)} for record in found]
-    return sorted(current, key=lambda record: _order(record["name"]))
+    return sorted(map(_with_words, found), key=lambda record: _order(record["name"]))
+
+
+def _with_words(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with the texts of its file today: notes, findings, and each claim's reasons."""
+    reproduction = read_reproduction(record["name"])
+    words = {each.says: each.model_dump(exclude_none=True, include=set(WORDS)) for each in reproduction.claims}
+    bare = [{key: row[key] for key in row if key not in WORDS} for row in record["claims"]]
+    claims = [{**row, **words.get(row["says"], {})} for row in bare]
+    return {**record, **reproduction.words(full=False), "claims": claims}
 
 
 def pages(found: Sequence[Mapping[str, Any]], every: Iterable[Reproduction]) -> dict[str, str]:
@@ -86,15 +97,16 @@ def pages(found: Sequence[Mapping[str, Any]], every: Iterable[Reproduction]) -> 
         found: records of the reproductions that were run.
         every: all reproductions, run or not.
     """
-    known = {record["name"] for record in found}
+    known, every = {record["name"] for record in found}, list(every)
     others = sorted((each for each in every if each.name not in known), key=lambda each: _order(each.name))
     listed = [f"| `raysim reproduce {each.name} --full` | {each.about.paper}, {each.about.place} |" for each in others]
     rest = ["## Not run here", "", "| command | table or figure |", "|---|---|", *listed, ""] if listed else []
     introduction = (HERE / "introduction.txt").read_text(encoding="utf-8")
-    written = {"index.md": "\n".join([introduction, summary(found), "", *rest])}
+    top = ["# Reproductions: results", "", judges(found, every), "", introduction]
+    written = {"index.md": "\n".join([*top, reasons(found), "", summary(found), "", *rest])}
     for paper, title in PAPERS.items():
         own = [record for record in found if record["name"].partition("-")[0] == paper]
-        sections = [as_markdown(record) + pictures(record, f"results/{record['name']}/") for record in own]
+        sections = [as_markdown(record, f"results/{record['name']}/") for record in own]
         written[f"{paper}.md"] = "\n".join([f"# {title}", "", *sections])
     return written
 
@@ -111,8 +123,10 @@ def main(folders: Sequence[str]) -> None:
     """Take folders in and write the pages."""
     for folder in folders:
         take(Path(folder))
-    for name, text in pages(records(), map(read_reproduction, reproductions())).items():
+    found, every = records(), [read_reproduction(name) for name in reproductions()]
+    for name, text in pages(found, every).items():
         (HERE / name).write_text(text, encoding="utf-8")
+    README.write_text(with_table(README.read_text(encoding="utf-8"), judges(found, every)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,9 @@ from raysim.reproduction.taking import OF_ROUNDS, Take
 Reach = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]
 """A round, or a fraction of all rounds."""
 
+WORDS = ("untested", "hours", "cause")
+"""Keys of a claim that say why, and decide neither its number nor its verdict."""
+
 
 class Claim(ConfigTable):
     """`[[claim]]`: a number of the paper, its counterpart in the study, and the condition under which it holds.
@@ -39,6 +42,10 @@ class Claim(ConfigTable):
         within: the claim holds if the number is at most this far from the paper's.
         by_mean: judge the mean over seeds and folds alone, because the paper's number is such a mean.
         full: only the paper's setting can test the claim.
+        untested: reason why no run here has tested the claim: "data" that no command gets, "hours" that were not spent,
+            or a "picture" in place of the paper's number.
+        hours: estimated hours of two cores for the claim's trials, with untested = "hours".
+        cause: why the number is off, in a few words; found by runs.
     """
 
     says: str
@@ -62,6 +69,9 @@ class Claim(ConfigTable):
     within: Annotated[float, Field(ge=0)] | None = None
     by_mean: Literal[True] | None = None
     full: bool = False
+    untested: Literal["data", "hours", "picture"] | None = None
+    hours: Annotated[float, Field(gt=0)] | None = None
+    cause: str | None = None
 
     def check(self) -> None:
         """Raise InputError if the keys contradict each other."""
@@ -89,6 +99,10 @@ class Claim(ConfigTable):
         self._require(
             self.tuned_with is None or (self.take == "reached" and self.minus is None),
             'has tuned_with: must stand with take = "reached", and without `minus`',
+        )
+        self._require(
+            (self.hours is not None) == (self.untested == "hours"),
+            'hours must stand with untested = "hours", and only with it',
         )
         self._require(
             self.client is None or self.take == "final",

@@ -18,11 +18,19 @@ from raysim.reproduction.figure import Figure
 
 
 class About(ConfigTable):
-    """`[reproduction]`: the paper, the table or figure (`place`), and a note on the setting."""
+    """`[reproduction]`: the paper, the table or figure, and a note on the setting.
+
+    Args:
+        paper: the paper, or the project that publishes the numbers.
+        place: table or figure.
+        note: note on the setting.
+        judge: short name of the publisher, if the file compares published cells one by one.
+    """
 
     paper: str
     place: str
     note: str = ""
+    judge: str = ""
 
 
 class Reduced(ConfigTable):

@@ -9,31 +9,39 @@ from partitioning.common.text import word
 
 NOTHING = "this setting runs no part of it."
 UNTESTED = "not tested here"
-HEAD = "| claim | paper | here | condition | verdict |\n|---|---|---|---|---|"
+MARKS = {"holds": "✓", "holds in direction": "(✓)", "does not hold": "✗"}
+"""Marks of the verdicts."""
+
+HEAD = "| claim | verdict | here | paper | condition |\n|---|---|---|---|---|"
 
 
-def as_markdown(record: Mapping[str, Any]) -> str:
-    """Return a reproduction's section: its setting, its differences from the paper and its claims."""
-    lines = [f"## {_title(record)}", "", *_setting(record)]
-    tested = [_claim(each) for each in record["claims"] if each["verdict"] != UNTESTED]
-    others = [_claim(each) for each in record["claims"] if each["verdict"] == UNTESTED]
-    if tested:
-        lines += ["", HEAD, *tested]
-    if record["found"]:
-        lines += ["", f"Found: {record['found']}"]
-    if others:
-        lines += ["", *_folded(f"{len(others)} {UNTESTED}", HEAD, *others)]
-    return "\n".join(lines) + "\n"
-
-
-def pictures(record: Mapping[str, Any], prefix: str = "") -> str:
-    """Return the figures of a reproduction as Markdown images.
+def as_markdown(record: Mapping[str, Any], prefix: str = "") -> str:
+    """Return a reproduction's section: the finding, the claims, the figures, its setting, and how it was made.
 
     Args:
         record: record of the reproduction.
-        prefix: path of its folder, with a slash at the end.
+        prefix: path of the figures' folder, with a slash at the end.
     """
-    return "".join(f"\n{_picture(each, prefix)}\n" for each in record.get("figures", []))
+    lines = [f"## {_title(record)}", ""]
+    tested = [_claim(each) for each in record["claims"] if each["verdict"] != UNTESTED]
+    others = [_claim(each) for each in record["claims"] if each["verdict"] == UNTESTED]
+    if tested:
+        lines += [_tally(record["claims"]), ""]
+    if record["found"]:
+        lines += [f"Found: {record['found']}", ""]
+    if tested:
+        lines += [HEAD, *tested, ""]
+    if others:
+        lines += [*_folded(f"{len(others)} {UNTESTED}", HEAD, *others), ""]
+    figures = [text for each in record.get("figures", []) for text in (_picture(each, prefix), "")]
+    return "\n".join([*lines, *figures, *_setting(record)]) + "\n"
+
+
+def _tally(claims: Iterable[Mapping[str, Any]]) -> str:
+    """Return a line that counts the tested claims by verdict."""
+    counts = Counter(each["verdict"] for each in claims)
+    found = [f"{mark} {counts[verdict]} {verdict}" for verdict, mark in MARKS.items() if counts[verdict]]
+    return f"**{', '.join(found)}.**"
 
 
 def _picture(figure: Mapping[str, Any], prefix: str) -> str:
@@ -43,18 +51,19 @@ def _picture(figure: Mapping[str, Any], prefix: str) -> str:
 
 
 def _setting(record: Mapping[str, Any]) -> list[str]:
+    """Return the setting: command, notes, changed keys, and at the end the trials, the machine and the commit."""
     lines = [f"    {command(record)}"]
     if notes := [note for note in (record["about"]["note"], record["note"]) if note]:
         lines += ["", *notes]
-    unfinished = f", {record['not_done']} of them unfinished" if record["not_done"] else ""
-    made = f"raysim {record['version']}" + (f" at `{record['commit'][:12]}`" if record["commit"] else "")
-    time = f"{record['trials']} trials{unfinished}, {_time(record['seconds'])} of training in all"
-    lines += ["", f"{time}; {record['machine']}; {made}; models and metrics sha256 `{record['sha256'][:16]}`."]
     if record["differs"]:
         changed = [f"`{key}` {_value(ours)}{_of_paper(theirs)}" for key, theirs, ours in record["differs"]]
         count = f"{len(changed)} keys differ from the paper's" if len(changed) > 1 else "A key differs from the paper's"
         lines += ["", *_folded(count, f"Reduced: {'; '.join(changed)}.")]
-    return lines
+    unfinished = f", {record['not_done']} of them unfinished" if record["not_done"] else ""
+    made = f"raysim {record['version']}" + (f" at `{record['commit'][:12]}`" if record["commit"] else "")
+    time = f"{record['trials']} trials{unfinished}, {_time(record['seconds'])} of training in all"
+    origin = f"{time}; {record['machine']}; {made}; models and metrics sha256 `{record['sha256'][:16]}`."
+    return [*lines, "", origin]
 
 
 def _folded(title: str, *lines: str) -> list[str]:
@@ -95,7 +104,29 @@ def _title(record: Mapping[str, Any]) -> str:
 
 
 def _claim(row: Mapping[str, Any]) -> str:
-    return f"| {row['says']} | {paper_text(row)} | {here_text(row)} | {row['condition']} | {row['verdict']} |"
+    verdict = verdict_text(row)
+    return f"| {row['says']} | {verdict} | {here_text(row)} | {paper_text(row)} | {row['condition']} |"
+
+
+def verdict_text(row: Mapping[str, Any]) -> str:
+    """Return a claim's verdict with its mark; for an untested claim the reason, for one that is off the cause."""
+    verdict = str(row["verdict"])
+    if verdict == UNTESTED:
+        reason = row.get("untested", UNTESTED)
+        return f"{row['hours']:g} hours" if reason == "hours" else str(reason)
+    cause = f": {row['cause']}" if row.get("cause") else ""
+    return f"{MARKS[verdict]} {verdict}{cause}"
+
+
+def reasons(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return a sentence with the number of untested claims by reason."""
+    rows = [row for record in records for row in record["claims"] if row["verdict"] == UNTESTED]
+    counts = Counter(row.get("untested") for row in rows)
+    longest = max((row["hours"] for row in rows if row.get("hours")), default=0)
+    return (
+        f"Of {len(rows)} claims that were not tested here, {counts['hours']} need hours ({longest:g} at most), "
+        f"{counts['data']} need data that no command gets, and {counts['picture']} have only a picture to compare with."
+    )
 
 
 def paper_text(row: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from raysim.plots.style import as_file
 from raysim.reproduction.drawing import drawn
 from raysim.reproduction.file import Reproduction, differences, read_reproduction
 from raysim.reproduction.needed import check_files, downloads
-from raysim.reproduction.page import as_markdown, pictures
+from raysim.reproduction.page import as_markdown
 from raysim.reproduction.provenance import commit, digest, machine, setting_of
 from raysim.reproduction.section import RECORD, section
 from raysim.reproduction.verdict import JudgedClaim, StudyNumbers
@@ -81,7 +81,7 @@ def reproduce(
     with write_whole(folder / RECORD) as aside:
         aside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     with write_whole(folder / PAGE) as aside:
-        aside.write_text(printable_lines(as_markdown(record) + pictures(record)), encoding="utf-8")
+        aside.write_text(printable_lines(as_markdown(record)), encoding="utf-8")
     conclude(folder, lead=section(folder))
     return folder, claims
 

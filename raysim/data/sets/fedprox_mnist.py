@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from algorithms import Purpose, generator
 from partitioning.sources.arrays import nested
+from raysim.common.errors import InputError
 from raysim.data.arrays import flat
 from raysim.data.folders import Tables
 from raysim.data.sets.small_images import MNIST_SIDE, read_mnist
@@ -38,7 +39,7 @@ def read_fedprox_mnist(root: Path, seed: int) -> Tables:
         `x`, uint8 [784], `label`, int64, and `client`, int64.
 
     Raises:
-        InputError: as `read_mnist`.
+        InputError: as `read_mnist`, or a digit has too few images for its clients.
 
     Paper: Li et al., "Federated Optimization in Heterogeneous Networks", 2020, section 5.1 and its code.
 
@@ -72,10 +73,19 @@ def _sizes(counts: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
     Args:
         counts: images of each digit, [10].
         seed: key of the draw.
+
+    Raises:
+        InputError: a digit has too few images.
     """
     digits = _digits()
     drawn = generator(seed, Purpose.SYNTHETIC, SIZES_DRAW).lognormal(0, SIGMA, digits.shape)
     sums = np.bincount(digits.ravel(), drawn.ravel(), CLASSES)
-    further = counts - LEAST * np.bincount(digits.ravel(), minlength=CLASSES)
-    shares: npt.NDArray[np.int64] = np.floor(np.maximum(further, 0)[digits] * drawn / sums[digits]).astype(np.int64)
+    least = LEAST * np.bincount(digits.ravel(), minlength=CLASSES)
+    if (short := np.flatnonzero(counts < least)).size:
+        digit = int(short[0])
+        raise InputError(
+            f"fedprox-mnist: MNIST's files have {counts[digit]} images of the digit {digit}: must have {least[digit]} "
+            "at least, for 200 clients; put the whole files into data.root"
+        )
+    shares: npt.NDArray[np.int64] = np.floor((counts - least)[digits] * drawn / sums[digits]).astype(np.int64)
     return LEAST + shares

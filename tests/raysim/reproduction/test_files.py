@@ -37,7 +37,11 @@ def test_a_reproduction_leaves_its_claims(tmp_path: Path) -> None:
     _, claims = reproduce(_small(tmp_path), tmp_path / "run", changes=changes, inline=True)
     assert [each.verdict for each in claims] == ["holds", "not tested here", "not tested here"]
     page = (tmp_path / "run" / "claims.md").read_text()
-    assert "raysim reproduce small --set 'model.hidden=[16]'" in page and "| holds |" in page
+    assert (
+        "raysim reproduce small --set 'model.hidden=[16]'" in page
+        and "| ✓ holds |" in page
+        and "**✓ 1 holds.**" in page
+    )
     assert "`rounds` 2 (paper: 100)" in page
 
 

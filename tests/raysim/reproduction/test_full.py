@@ -23,7 +23,7 @@ from raysim.reproduction.reproducing import draw
 from raysim.reproduction.taking import OF_ROUNDS
 from raysim.reproduction.verdict import StudyNumbers
 from raysim.studies.read import read_findings
-from tests.kit.drawn_files import sums_of_cifar10, write_all
+from tests.kit.drawn_files import sums_of_cifar10, write_all, write_idx
 
 pytestmark = pytest.mark.slow
 
@@ -59,6 +59,10 @@ SMALLER: Mapping[str, tuple[str, ...]] = {
 """What else is less, where two cores would take many minutes or the drawn files have fewer samples."""
 
 
+MNIST_ROWS: Mapping[str, int] = {"lr-mnist": 11_000}
+"""Drawn training images of MNIST, where a set needs more than the others: about 1,100 of each digit."""
+
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder of all the papers' data sets, and of the weights that torchvision would download."""
@@ -79,6 +83,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.parametrize("name", FULL)
 def test_the_full_setting_takes_its_first_rounds(name: str, root: Path, tmp_path: Path) -> None:
     reproduction, run = read_reproduction(name), tmp_path / "run"
+    if name in MNIST_ROWS:
+        root = tmp_path
+        write_idx(root / "MNIST/raw", train=MNIST_ROWS[name])
     changes = [f"data.root={root}", *SMALLER.get(name, ())]
     study(shortened(reproduction.study(full=True)), run, changes=changes, inline=True)
     trials = read_findings(run).trials

@@ -5,30 +5,69 @@ from pathlib import Path
 
 import pytest
 
-from docs.reproductions.collect import HERE, RESULTS, pages, records, take
+from docs.reproductions.collect import HERE, README, RESULTS, pages, records, take
+from docs.reproductions.judges import END, judges, with_table
 from raysim.common.errors import InputError
-from raysim.reproduction.claim import Claim
-from raysim.reproduction.file import differences, read_reproduction, reproductions
+from raysim.reproduction.claim import WORDS, Claim
+from raysim.reproduction.file import Reproduction, differences, read_reproduction, reproductions
+from raysim.reproduction.page import UNTESTED, reasons, verdict_text
 from raysim.reproduction.provenance import setting_of
 
 RECORDS = {record["name"]: record for record in records()}
+EVERY = [read_reproduction(name) for name in reproductions()]
 
 
 def test_the_pages_say_what_the_records_say() -> None:
-    written = pages(records(), map(read_reproduction, reproductions()))
+    written = pages(records(), EVERY)
     assert {name: (HERE / name).read_text(encoding="utf-8") for name in written} == written
+    table = judges(records(), EVERY)
+    assert table in written["index.md"] and f"{table}\n{END}" in README.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_a_record_is_of_its_file(name: str) -> None:
     """The claims are those of the file, all keys of them, and what was run is what the file says today."""
     record, reproduction = RECORDS[name], read_reproduction(name)
-    claims = [{key: row[key] for key in row if key in Claim.model_fields} for row in record["claims"]]
-    assert claims == [each.model_dump(exclude_none=True) for each in reproduction.claims]
+    keys = set(Claim.model_fields) - set(WORDS)
+    claims = [{key: row[key] for key in row if key in keys} for row in record["claims"]]
+    assert claims == [each.model_dump(exclude_none=True, include=keys) for each in reproduction.claims]
     assert record["setting"] == setting_of(reproduction, full=False)
     assert record["differs"] == json.loads(json.dumps(differences(reproduction)))
     for figure in record["figures"]:
         assert figure["file"] is None or (RESULTS / name / figure["file"]).is_file()
+
+
+@pytest.mark.parametrize("reproduction", EVERY, ids=lambda each: each.name)
+def test_a_claim_without_a_test_says_why(reproduction: Reproduction) -> None:
+    """And only such a claim does; a cause belongs to a claim that is off."""
+    record = RECORDS.get(reproduction.name, {"claims": []})
+    verdicts = {row["says"]: row["verdict"] for row in record["claims"]}
+    for claim in reproduction.claims:
+        verdict = verdicts.get(claim.says, UNTESTED)
+        assert (claim.untested is None) == (verdict != UNTESTED), claim.says
+        assert claim.cause is None or verdict == "does not hold", claim.says
+
+
+def test_a_judge_is_a_row_of_counted_cells() -> None:
+    cell = {"says": "it", "within": 0.1}
+    claims = [
+        *({**cell, "verdict": verdict} for verdict in ("holds", "holds", "holds in direction", "does not hold")),
+        {**cell, "verdict": "does not hold", "cause": "their batches"},
+        {**cell, "verdict": UNTESTED, "untested": "hours", "hours": 3.0},
+        {"says": "that", "above": 0, "verdict": "holds in direction"},
+        {**cell, "minus": "fedavg", "verdict": "does not hold"},
+        {"says": "others", "above": 0, "verdict": UNTESTED, "untested": "data"},
+    ]
+    flamby = read_reproduction("flamby-heart")
+    found = [{"name": "flamby-heart", "claims": claims}]
+    rows = judges(found, [flamby, read_reproduction("fedbn-quick")]).splitlines()
+    assert rows[2:] == ["| FLamby | 6 | 2 | 1 | 1 | 1 | 1 | 1 of 2 |"]
+    # Nothing of it was run: every cell counts as such.
+    assert judges([], [flamby]).splitlines()[2] == "| FLamby | 36 |  |  |  |  | 36 |  |"
+    assert [verdict_text(row) for row in claims[4:6]] == ["✗ does not hold: their batches", "3 hours"]
+    assert "Of 2 claims that were not tested here, 1 need hours (3 at most), 1 need data" in reasons(found)
+    with pytest.raises(ValueError, match="must have the lines"):
+        with_table("no lines", "a table")
 
 
 def test_only_commits_and_the_file_s_own_setting_are_taken(tmp_path: Path) -> None:

@@ -175,6 +175,8 @@ def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
         ({"level": 3, "above": 1}, "level"),
         ({"client": "va", "take": "best", "above": 1}, "client"),
         ({"tuned_with": ("fedbn",), "above": 1}, "tuned_with"),
+        ({"untested": "hours", "above": 1}, "hours"),
+        ({"untested": "data", "hours": 3, "above": 1}, "hours"),
         ({"take": "growth", "above": 1}, "period"),
         ({"period": 3, "above": 1}, "period"),
         ({"than_dataset": "mnist", "above": 1}, "than_dataset"),

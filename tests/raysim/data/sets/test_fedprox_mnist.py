@@ -4,7 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from raysim.common.errors import InputError
 from raysim.data.arrays import flat
 from raysim.data.catalogue import DATASETS
 from raysim.data.sets.fedprox_mnist import CLIENTS, LEAST, _sizes
@@ -23,6 +25,11 @@ def test_the_sizes_are_log_normal_and_fill_the_digits() -> None:
     each = sizes.sum(axis=1)
     assert 68_500 < each.sum() < 70_000 and 80 < each.std() < 220
     assert not np.array_equal(sizes, _sizes(MNIST_COUNTS, seed=2))
+
+
+def test_too_few_images_are_refused() -> None:
+    with pytest.raises(InputError, match=r"999 images of the digit 3: must have 1000"):
+        _sizes(np.where(np.arange(10) == 3, 999, MNIST_COUNTS), seed=1)
 
 
 def test_every_client_has_its_two_digits(real: Callable[[str], Path]) -> None:
