@@ -1,5 +1,7 @@
 """The clients on the page, from populations that the partitioner made."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -30,6 +32,22 @@ def test_the_population_is_described_and_drawn(tmp_path, table):
     for title in ("Samples of each label on each client", "Samples of a client", "Labels of a client"):
         assert f">{title}</text>" in page
     assert "its clients are not shown" not in page
+
+
+def test_parameters_without_a_value_are_not_shown(tmp_path, table):
+    run = write_run(tmp_path / "run", ["fedavg"])
+    assert make(table, run / "population").manifest.parameters["feature_alpha"] is None
+    page = write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "size_alpha = 1.0" in page and "None" not in page
+
+
+def test_every_number_of_labels_is_named_below_its_bar(tmp_path, table):
+    run = write_run(tmp_path / "run", ["fedavg"])
+    made = make(table, run / "population", scheme="labels-per-client", classes_per_client=3, test_clients=0)
+    page = write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
+    (chart,) = re.findall(r"<svg(?:(?!</svg>).)*>Labels of a client</text>.*?</svg>", page, re.DOTALL)
+    ticks = re.findall(r">(\d+(?:\.\d+)?)</text>", chart.partition(">Labels of a client</text>")[0])
+    assert set((made.class_counts > 0).sum(axis=1).tolist()) == {3} and ticks == ["3"]
 
 
 @pytest.mark.parametrize("fold", [0, 3])

@@ -95,6 +95,14 @@ def test_runs_side_by_side_are_told_apart(tmp_path, out):
         assert label in text
 
 
+def test_a_default_folder_s_time_is_no_part_of_the_title(tmp_path, out):
+    title = re.compile(r"<h1><small>raysim</small>(.*?)</h1>")
+    names = ("quickstart-20260102-030405", "other-2026")
+    runs = [write_run(tmp_path / name, ["fedavg"]) for name in names]
+    assert [title.findall(page_of(run, out=out)) for run in runs] == [["quickstart"], ["other-2026"]]
+    assert title.findall(page_of(*runs, out=out)) == [", ".join(names)]
+
+
 def changed(run: Path, **tables: Mapping[str, object]) -> Path:
     """Change keys of a run's configuration; `algorithm` changes the first one."""
     config = tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
