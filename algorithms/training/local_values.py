@@ -49,8 +49,9 @@ def _mistakes(values: Mapping[str, Any]) -> Iterator[str]:
         yield from _of_own_update(values)
     for name, allowed in CHOICES.items():
         value = values[name]
-        near = get_close_matches(str(value).lower(), allowed, 1) or allowed
-        yield from wrong(value in allowed, f"local.{name}", value, " or ".join(map(repr, allowed)), f'use "{near[0]}"')
+        if value not in allowed:
+            near = get_close_matches(str(value).lower(), allowed, 1) or allowed
+            yield from wrong(False, f"local.{name}", value, " or ".join(map(repr, allowed)), f'use "{near[0]}"')
     yield from _optimizer(values)
 
 

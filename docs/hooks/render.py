@@ -6,12 +6,16 @@ no script. An anchor before a heading becomes the heading's own.
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
 
+from raysim.plots.style import in_page, themed
+
+FIGURE = re.compile(r'<p><img alt="(?P<alt>[^"]*)" src="(?P<path>results/[^"]+\.svg)" ?/?></p>')
 NOTE = re.compile(r"\A<!-- Written by .*? -->\s*")
 BLOCK = re.compile(r"^```math\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"\$`([^`\n]+)`\$")
@@ -31,6 +35,25 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     markdown = BLOCK.sub(lambda found: f'<div class="equation">{_mathml(found[1], "block")}</div>', markdown)
     markdown = INLINE.sub(lambda found: f"<span>{_mathml(found[1], 'inline')}</span>", markdown)
     return ANCHOR.sub(r"\1 \3 {#\2}", markdown)
+
+
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Put the figures of reproductions into their page, so that they follow its switch of light and dark."""
+    folder = Path(page.file.abs_src_path).parent
+    count = itertools.count()
+
+    def markup(image: re.Match[str]) -> str:
+        svg = themed(in_page((folder / image["path"]).read_text(encoding="utf-8")))
+        # Figures of a page have the same ids: each gets a prefix of its own.
+        svg = _renamed(svg, next(count))
+        return f'<figure class="chart" role="img" aria-label="{image["alt"]}">{svg}</figure>'
+
+    return FIGURE.sub(markup, html)
+
+
+def _renamed(svg: str, number: int) -> str:
+    """Return a figure's markup with ids that no other figure of the page has."""
+    return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>f{number}-", svg)
 
 
 def _mathml(tex: str, display: str) -> str:

@@ -14,7 +14,7 @@ BEGIN, END = "<!-- judges: written by docs.reproductions.collect -->", "<!-- end
 """Lines around the table in README.md."""
 
 HEAD = (
-    "| judge | cells | ✓ within | ~ in direction | ✗ off, cause found | ✗ off, no cause yet | not run | "
+    "| judge | cells | ✓ within | (✓) in direction | ✗ off, cause found | ✗ off, no cause yet | not run | "
     "order and ratios |\n|---|---|---|---|---|---|---|---|"
 )
 

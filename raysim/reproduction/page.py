@@ -9,10 +9,10 @@ from partitioning.common.text import word
 
 NOTHING = "this setting runs no part of it."
 UNTESTED = "not tested here"
-MARKS = {"holds": "✓", "holds in direction": "~", "does not hold": "✗"}
+MARKS = {"holds": "✓", "holds in direction": "(✓)", "does not hold": "✗"}
 """Marks of the verdicts."""
 
-HEAD = "| claim | paper | here | condition | verdict |\n|---|---|---|---|---|"
+HEAD = "| claim | verdict | here | paper | condition |\n|---|---|---|---|---|"
 
 
 def as_markdown(record: Mapping[str, Any], prefix: str = "") -> str:
@@ -105,7 +105,7 @@ def _title(record: Mapping[str, Any]) -> str:
 
 def _claim(row: Mapping[str, Any]) -> str:
     verdict = verdict_text(row)
-    return f"| {row['says']} | {paper_text(row)} | {here_text(row)} | {row['condition']} | {verdict} |"
+    return f"| {row['says']} | {verdict} | {here_text(row)} | {paper_text(row)} | {row['condition']} |"
 
 
 def verdict_text(row: Mapping[str, Any]) -> str:

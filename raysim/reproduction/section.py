@@ -9,7 +9,7 @@ from partitioning.common.paths import read_text
 from raysim.common.errors import InputError
 from raysim.plots.style import in_page, themed
 from raysim.report.templates import template
-from raysim.reproduction.page import NOTHING, command, here_text, paper_text
+from raysim.reproduction.page import MARKS, NOTHING, command, here_text, paper_text
 
 RECORD = "claims.json"
 
@@ -40,6 +40,7 @@ def _markup(folder: Path, record: Mapping[str, Any]) -> str:
         untested=[claim for claim in claims if not claim[0]["numbers"]],
         figures=[(each["title"], _svg(folder, each)) for each in record.get("figures", [])],
         nothing=NOTHING,
+        marks=MARKS,
     )
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
@@ -159,10 +160,15 @@ def _is_default(value: Any, field: Any) -> bool:
     return default is not MISSING and bool(getattr(value, field.name) == default)
 
 
+@cache
+def _versions() -> str:
+    """Return the versions of `PACKAGES`, whose metadata take milliseconds to parse: a study runs hundreds of trials."""
+    return ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+
+
 def _log_machine(log: logging.Logger) -> None:
-    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     log.info(
         "raysim %s on %s, %d CPUs: Python %s, %s",
-        *(VERSION, platform.node(), os.cpu_count() or 1, platform.python_version(), versions),
+        *(VERSION, platform.node(), os.cpu_count() or 1, platform.python_version(), _versions()),
     )
     log.info("command: %s, in %s", shlex.join(sys.argv), Path.cwd())

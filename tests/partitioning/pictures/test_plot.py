@@ -3,6 +3,7 @@ import itertools
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.patches import StepPatch
 
@@ -58,10 +59,14 @@ def test_all_panels_of_any_size_can_be_drawn(clients, classes):
 def test_no_label_of_an_axis_lies_on_another():
     for one in (view(5), view(25), view(100, 100), view(10_000)):
         figure = draw([one])
-        figure.canvas.draw()
+        canvas = FigureCanvasAgg(figure)  # one renderer: without it, each label would make one of megabytes
+        canvas.draw()
+        renderer = canvas.get_renderer()
         for axes in figure.axes:
             for labels, start, end in ((axes.get_xticklabels(), "x0", "x1"), (axes.get_yticklabels(), "y0", "y1")):
-                boxes = [label.get_window_extent() for label in labels if label.get_text() and label.get_visible()]
+                boxes = [
+                    label.get_window_extent(renderer) for label in labels if label.get_text() and label.get_visible()
+                ]
                 boxes.sort(key=lambda box: getattr(box, start))
                 gaps = [getattr(b, start) - getattr(a, end) for a, b in itertools.pairwise(boxes)]
                 assert all(gap > -1 for gap in gaps), (axes.get_title("left"), gaps)

@@ -61,7 +61,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     folder = tmp_path_factory.mktemp("runs")
     pq.write_table(samples("as it is").slice(0, 30), folder / "test.parquet")
     config = {
-        "rounds": 3,
+        "rounds": 2,
         "data": {"dataset": f"file:{folder / 'samples.parquet'}", "test": f"file:{folder / 'test.parquet'}"},
         "partition": {**NATURAL, "local_test": 0.2},
         "model": {"name": "mlp", "hidden": [5]},
