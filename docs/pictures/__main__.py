@@ -7,11 +7,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from docs.pictures.curves import first
+from docs.pictures.recipes import recipes
 from docs.pictures.rounds import rounds
 from docs.pictures.schemes import schemes
 
 ASSETS = Path(__file__).parents[1] / "assets"
-GROUPS: Mapping[str, Callable[[], dict[str, str]]] = {"first": first, "rounds": rounds, "schemes": schemes}
+GROUPS: Mapping[str, Callable[[], dict[str, str]]] = {
+    "first": first,
+    "recipes": recipes,
+    "rounds": rounds,
+    "schemes": schemes,
+}
 
 
 def main(names: list[str]) -> None:

@@ -40,7 +40,7 @@ def as_markdown(record: Mapping[str, Any], prefix: str = "") -> str:
 def _tally(claims: Iterable[Mapping[str, Any]]) -> str:
     """Return a line that counts the tested claims by verdict."""
     counts = Counter(each["verdict"] for each in claims)
-    found = [f"{mark} {counts[verdict]} {verdict}" for verdict, mark in MARKS.items() if counts[verdict]]
+    found = [f"{mark} {verdict}: {counts[verdict]}" for verdict, mark in MARKS.items() if counts[verdict]]
     return f"**{', '.join(found)}.**"
 
 

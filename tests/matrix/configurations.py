@@ -122,7 +122,6 @@ def _tuned() -> dict[str, dict[str, Any]]:
             "local_test": 0.25,
         },
         "model": NORMED,
-        "local": {"lr": 0.1, "batch_size": 32},
         "devices": {"compute": 500.0, "spread": 0.5, "down": 1e6, "up": 1e5, "latency": 0.05},
         "fleet": {"block": 4},
         "evaluate": {"every": 2, "finetune": {"epochs": 1, "part": "head"}},

@@ -40,7 +40,7 @@ def test_a_reproduction_leaves_its_claims(tmp_path: Path) -> None:
     assert (
         "raysim reproduce small --set 'model.hidden=[16]'" in page
         and "| ✓ holds |" in page
-        and "**✓ 1 holds.**" in page
+        and "**✓ holds: 1.**" in page
     )
     assert "`rounds` 2 (paper: 100)" in page
 
