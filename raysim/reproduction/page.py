@@ -113,7 +113,7 @@ def verdict_text(row: Mapping[str, Any]) -> str:
     verdict = str(row["verdict"])
     if verdict == UNTESTED:
         reason = row.get("untested", UNTESTED)
-        return f"{row['hours']:g} hours" if reason == "hours" else str(reason)
+        return f"{row['hours']:,g} hours" if reason == "hours" else str(reason)
     cause = f": {row['cause']}" if row.get("cause") else ""
     return f"{MARKS[verdict]} {verdict}{cause}"
 
@@ -124,7 +124,7 @@ def reasons(records: Iterable[Mapping[str, Any]]) -> str:
     counts = Counter(row.get("untested") for row in rows)
     longest = max((row["hours"] for row in rows if row.get("hours")), default=0)
     return (
-        f"Of {len(rows)} claims that were not tested here, {counts['hours']} need hours ({longest:g} at most), "
+        f"Of {len(rows)} claims that were not tested here, {counts['hours']} need hours ({longest:,.0f} at most), "
         f"{counts['data']} need data that no command gets, and {counts['picture']} have only a picture to compare with."
     )
 

@@ -9,7 +9,7 @@ from partitioning.common.paths import read_text
 from raysim.common.errors import InputError
 from raysim.plots.style import in_page, themed
 from raysim.report.templates import template
-from raysim.reproduction.page import MARKS, NOTHING, command, here_text, paper_text
+from raysim.reproduction.page import NOTHING, command, here_text, paper_text, verdict_text
 
 RECORD = "claims.json"
 
@@ -32,7 +32,7 @@ def section(folder: Path) -> str:
 
 
 def _markup(folder: Path, record: Mapping[str, Any]) -> str:
-    claims = [(row, paper_text(row), here_text(row)) for row in record["claims"]]
+    claims = [(row, paper_text(row), here_text(row), verdict_text(row)) for row in record["claims"]]
     return template("claims.html.j2", "raysim.reproduction").render(
         record=record,
         command=command(record),
@@ -40,7 +40,6 @@ def _markup(folder: Path, record: Mapping[str, Any]) -> str:
         untested=[claim for claim in claims if not claim[0]["numbers"]],
         figures=[(each["title"], _svg(folder, each)) for each in record.get("figures", [])],
         nothing=NOTHING,
-        marks=MARKS,
     )
 
 
