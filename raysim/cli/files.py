@@ -3,6 +3,7 @@
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +55,23 @@ def list_(kind: str, name: str | None) -> None:
     if kind == "keys":
         from raysim.cli.keys import key_lines
 
-        lines = key_lines(name)
-    else:
-        from raysim.cli.listing import LISTS, keys_of
+        show_lines(key_lines(name))
+        return
+    from raysim.cli.listing import LISTS, keys_of, sections
 
-        lines = list(LISTS[kind]().items() if name is None else keys_of(kind, name))
-    width = max(len(name) for name, _ in lines) + 2
+    if name is not None or not sys.stdout.isatty():
+        show_lines(list(LISTS[kind]().items() if name is None else keys_of(kind, name)))
+        return
+    known = LISTS[kind]()
+    for number, (heading, names) in enumerate(sections(kind).items()):
+        if heading:
+            click.secho(f"\n{heading}" if number else heading, bold=True)
+        show_lines([(each, known[each]) for each in names], max(map(len, known)))
+
+
+def show_lines(lines: Sequence[tuple[str, str]], longest: int = 0) -> None:
+    """Print names and descriptions in two columns; `longest` is the least width of the first."""
+    width = max(longest, *(len(name) for name, _ in lines)) + 2
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for name, description in lines:
         for line in folded(f"{name:<{width}}{description}", columns, width):

@@ -3,6 +3,7 @@
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -74,6 +75,34 @@ LISTS: Mapping[str, Callable[[], Mapping[str, str]]] = {
     "uplink": lambda: _first_lines(STAGES, "module:Class", "your own stage, a class derived from algorithms.Stage"),
 }
 """Names of a kind, and a line on each."""
+
+FAMILIES: Mapping[str, Sequence[str]] = {
+    "The server averages models": ("fedavg", "fedprox", "scaffold", "fednova", "feddyn", "q-fedavg", "moon"),
+    "The server takes a step": ("fedavgm", "fedadam", "fedyogi", "fedadagrad"),
+    "Models travel between clients": ("radfed", "radfedp", "radfedm", "radfeda", "radfedi"),
+    "Batch norm": ("fedbn", "silobn", "fixbn", "fedbs", "fedtan", "static-bn"),
+    "In step with centralised training": ("fedsmb", "fedmmb", "centralized"),
+    "Personal models": (
+        *("fedper", "fedrep", "lg-fedavg", "fedbabu", "ditto", "apfl", "pfedme", "per-fedavg"),
+        *("ifca", "singleset"),
+    ),
+    "Without a common clock": ("fedasync", "fedbuff"),
+    "Without a server, or with many": ("dpsgd", "sgp", "hierfavg"),
+    "Models of many sizes": ("heterofl", "fjord"),
+    "Your own": ("module:function",),
+}
+"""Algorithms by what sets them apart, for a reader who looks for one."""
+
+
+def sections(kind: str) -> Mapping[str, Sequence[str]]:
+    """Return the names of a kind by heading: algorithms by family, reproductions by paper; others under none."""
+    if kind == "algorithms":
+        return FAMILIES
+    names = list(LISTS[kind]())
+    if kind != "reproductions":
+        return {"": names}
+    return {paper: list(own) for paper, own in groupby(names, key=lambda name: name.partition("-")[0])}
+
 
 TRIES: Mapping[str, Mapping[str, Any]] = {
     "fraction": {"fraction": 0.5},

@@ -11,7 +11,7 @@ import pytest
 from algorithms.names import ALGORITHMS
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import SECTIONS, cli
-from raysim.cli.listing import keys_of
+from raysim.cli.listing import LISTS, keys_of, sections
 from raysim.config.algorithm import AlgorithmTable
 from raysim.config.check import table_of
 from raysim.config.read import recipes
@@ -238,3 +238,9 @@ def test_a_run_that_diverges_ends_with_a_line_and_its_report(raysim: Cli, tmp_pa
 def test_a_module_run_is_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "raysim", "rum"], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.startswith("raysim: ") and done.stderr.count("\n") == 1
+
+
+def test_each_algorithm_and_reproduction_has_one_heading() -> None:
+    for kind in ("algorithms", "reproductions", "models"):
+        names = [name for own in sections(kind).values() for name in own]
+        assert sorted(names) == sorted(LISTS[kind]()), kind
