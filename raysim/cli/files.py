@@ -59,8 +59,11 @@ def list_(kind: str, name: str | None) -> None:
         return
     from raysim.cli.listing import LISTS, keys_of, sections
 
-    if name is not None or not sys.stdout.isatty():
-        show_lines(list(LISTS[kind]().items() if name is None else keys_of(kind, name)))
+    if name is not None:
+        show_lines(list(keys_of(kind, name)) or [(name, "no keys of its own")])
+        return
+    if not sys.stdout.isatty():
+        show_lines(list(LISTS[kind]().items()))
         return
     known = LISTS[kind]()
     for number, (heading, names) in enumerate(sections(kind).items()):
@@ -71,7 +74,7 @@ def list_(kind: str, name: str | None) -> None:
 
 def show_lines(lines: Sequence[tuple[str, str]], longest: int = 0) -> None:
     """Print names and descriptions in two columns; `longest` is the least width of the first."""
-    width = max(longest, *(len(name) for name, _ in lines)) + 2
+    width = max([longest, *(len(name) for name, _ in lines)]) + 2
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for name, description in lines:
         for line in folded(f"{name:<{width}}{description}", columns, width):
@@ -141,7 +144,7 @@ def init(data: str, file: Path, label: str | None) -> None:
 @click.option("--root", help="Folder of the data set's files.  [default: the cache]")
 @click.option("--shift", "shifts", multiple=True, help="Domain to make of shifted:NAME. Repeatable.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random draws.")
-@click.option("--rows", type=int, help="Number of training rows, the first ones.  [default: all]")
+@click.option("--rows", type=int, help="Largest number of training rows, the first ones.  [default: all]")
 def export(dataset: str, path: Path, root: str | None, shifts: tuple[str, ...], seed: int, rows: int | None) -> None:
     """Write a data set as a table for `partitioning make`."""
     from raysim.data.export import export as write

@@ -65,13 +65,6 @@ DATASETS: Mapping[str, NamedDataSet] = {
         "raysim.data.sets.small_images:read_mnist",
         download="12 MB",
     ),
-    "fedprox-mnist": NamedDataSet(
-        "MNIST's digits dealt to FedProx's 1,000 clients, 784 numbers, 10 classes",
-        "raysim.data.sets.fedprox_mnist:read_fedprox_mnist",
-        ("client",),
-        drawn=True,
-        download="12 MB",
-    ),
     "fashion-mnist": NamedDataSet(
         "clothes, 60,000 and 10,000 for test, 1x28x28, 10 classes",
         "raysim.data.sets.small_images:read_fashion_mnist",
@@ -104,6 +97,13 @@ DATASETS: Mapping[str, NamedDataSet] = {
         "MNIST thinned, thickened, swollen and broken, 1x28x28, 10 classes, a domain a folder; your files",
         "raysim.data.sets.digit_domains:read_morpho_mnist",
         ("domain",),
+    ),
+    "fedprox-mnist": NamedDataSet(
+        "MNIST's digits dealt to FedProx's 1,000 clients, 784 numbers, 10 classes",
+        "raysim.data.sets.fedprox_mnist:read_fedprox_mnist",
+        ("client",),
+        drawn=True,
+        download="12 MB",
     ),
     "tiny-imagenet": NamedDataSet(
         "photographs, 100,000 and 10,000 for test, 64x64, 200 classes; your files",

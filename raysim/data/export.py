@@ -33,7 +33,7 @@ def export(
         label: name of the label column, by default the data set's own.
         shifts: domains of "shifted:NAME".
         seed: key of the draws.
-        rows: number of rows to partition, the first ones; None for all. The test rows are all written.
+        rows: largest number of rows to partition, the first ones; None for all. The test rows are all written.
 
     Returns:
         The written files.

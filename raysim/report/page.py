@@ -16,7 +16,7 @@ from raysim.report.templates import save, template
 from raysim.report.words import used_terms
 from raysim.store.mirror import local_folders
 
-DEFAULT_TIME = re.compile(r"-\d{8}-\d{6}$")
+DEFAULT_TIME = re.compile(r"-\d{8}-\d{6}(-\d+)?$")
 """Time at the end of a folder that `raysim run` names."""
 
 

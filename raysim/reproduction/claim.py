@@ -145,6 +145,7 @@ class Claim(ConfigTable):
     @property
     def condition(self) -> str:
         """Condition in words."""
+        mean = "mean " if self.by_mean else ""
         if self.above is not None:
-            return f"above {self.above:g}"
-        return f"below {self.below:g}" if self.below is not None else f"within {self.within:g} of the paper"
+            return f"{mean}above {self.above:g}"
+        return mean + (f"below {self.below:g}" if self.below is not None else f"within {self.within:g} of the paper")

@@ -1,19 +1,21 @@
 """Files that the bundled reproductions read, and the commands that make them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from partitioning.common.paths import expanded
 from partitioning.common.text import word
 from raysim.common.errors import InputError
-from raysim.config.check import flat, part
-from raysim.data.catalogue import DATASETS, FILE
+from raysim.config.data import DataTable
+from raysim.data.catalogue import DATASETS, FILE, SHIFTED
+from raysim.studies.file import Study, completed
 
 FASHION = "raysim export fashion-mnist {root}/fashion-mnist-train.parquet"
 CIFAR10 = "raysim export cifar10 {root}/cifar10-train.parquet --rows 20000"
 COVERTYPE = (
     "raysim export covertype {root}/covtype-20k.parquet --rows 20000, and reproduce with "
-    "--set data.label=label --set data.without=[]"
+    "--set data.label=label --set 'data.without=[]'"
 )
 
 COMMANDS: Mapping[str, str] = {
@@ -26,6 +28,13 @@ COMMANDS: Mapping[str, str] = {
 """Commands by the name of a file; they download the data set's own files unless they are in the cache."""
 
 
+def check_data(study: Mapping[str, Any], notice: Callable[[str], object]) -> None:
+    """Check a study's files, see `check_files`, and give notice of the downloads."""
+    check_files(study)
+    if found := downloads(study):
+        notice(f"needs {found}; raysim downloads what is missing")
+
+
 def check_files(study: Mapping[str, Any]) -> None:
     """Check that the files that a study names are there, before its first trial.
 
@@ -33,32 +42,34 @@ def check_files(study: Mapping[str, Any]) -> None:
         study: tables of the study.
 
     Raises:
-        InputError: a file is missing; the line has the command that makes it.
+        InputError: a file is missing, and the line has the command that makes it; or the study is wrong.
     """
-    for name, own, keys in _settings(study):
-        for key in ("data.dataset", "data.test"):
-            _check_file(f"study.datasets.{name}.{key}" if key in own else key, keys.get(key), keys.get("data.root"))
+    for data in _data(study):
+        for key, value in (("data.dataset", data.dataset), ("data.test", data.test)):
+            if isinstance(value, str) and value.startswith(FILE):
+                for name in value.removeprefix(FILE).split(","):
+                    _check_file(key, value, expanded("data.root", data.root or "."), name.strip())
 
 
 def downloads(study: Mapping[str, Any]) -> str:
     """Return the data sets of a study that raysim downloads if their files are missing, with their sizes, as text."""
-    names = {name.strip() for *_, keys in _settings(study) for name in str(keys.get("data.dataset")).split(",")}
+    named = ",".join(str(value) for data in _data(study) for value in (data.dataset, data.test))
+    names = {name.strip().removeprefix(SHIFTED) for name in named.split(",")}
     found = {name: size for name, data in DATASETS.items() if name in names and (size := data.download)}
     return ", ".join(f"{name} ({size})" for name, size in found.items())
 
 
-def _settings(study: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield the name of each data set of a study, its own keys, and all its keys by their paths."""
-    base = dict(flat({key: value for key, value in study.items() if key != "study"}))
-    for name, own in (part(part(study, "study"), "datasets") or {"": {}}).items():
-        yield name, own, base | dict(own)
+def _data(study: Mapping[str, Any]) -> Iterator[DataTable]:
+    """Yield the table `[data]` of each data set of a study, unless its clients exist already."""
+    tables = (each.experiment.data for each in Study.of(completed(study)).datasets)
+    yield from (data for data in tables if not data.population)
 
 
-def _check_file(path: str, value: Any, root: Any) -> None:
-    if not (isinstance(value, str) and value.startswith(FILE)):
-        return
-    file = Path(str(root or "")) / Path(value.removeprefix(FILE)).expanduser()
-    if not file.exists():
-        command = COMMANDS.get(file.name, "").format(root=word(root or "."))
-        remedy = f"make it by {command}" if command else "set data.root to the folder that has it"
-        raise InputError(f"{path} = {value!r}: {file} is missing; {remedy}")
+def _check_file(key: str, value: str, root: Path, name: str) -> None:
+    file = root / expanded(key, name)
+    if name and not file.exists():
+        command = COMMANDS.get(file.name, "").format(root=word(root))
+        made = [each for each in COMMANDS if COMMANDS[each] == COMMANDS.get(file.name) and (root / each).exists()]
+        first = f"remove {root / made[0]}, and " if made else ""
+        remedy = f"{first}make it by {command}" if command else "set data.root to the folder that has it"
+        raise InputError(f"{key} = {value!r}: {file} is missing; {remedy}")

@@ -114,7 +114,7 @@ def verdict_text(row: Mapping[str, Any]) -> str:
     if verdict == UNTESTED:
         reason = row.get("untested", UNTESTED)
         return f"{row['hours']:,g} hours" if reason == "hours" else str(reason)
-    cause = f": {row['cause']}" if row.get("cause") else ""
+    cause = f": {row['cause']}" if row.get("cause") and verdict != "holds" else ""
     return f"{MARKS[verdict]} {verdict}{cause}"
 
 

@@ -17,7 +17,7 @@ from raysim.common.errors import InputError, StoppedError
 from raysim.plots.style import as_file
 from raysim.reproduction.drawing import drawn
 from raysim.reproduction.file import Reproduction, differences, read_reproduction
-from raysim.reproduction.needed import check_files, downloads
+from raysim.reproduction.needed import check_data
 from raysim.reproduction.page import as_markdown
 from raysim.reproduction.provenance import commit, digest, machine, setting_of
 from raysim.reproduction.section import RECORD, section
@@ -64,11 +64,8 @@ def reproduce(
     folder = Path(out) if out is not None else Path("runs") / f"{reproduction.name}-{datetime.now():%Y%m%d-%H%M%S}"
     # The checkout may change during the run.
     begun = commit()
-    tables = reproduction.study(full, changes)
-    check_files(tables)
-    board = watcher or Board()
-    if found := downloads(tables):
-        board.notice(f"needs {found}; raysim downloads what is missing")
+    tables, board = reproduction.study(full, changes), watcher or Board()
+    check_data(tables, board.notice)
     try:
         study(tables, folder, watcher=board, **options)
     except StoppedError:

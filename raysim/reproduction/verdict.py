@@ -86,7 +86,8 @@ class StudyNumbers:
         """Judge a claim; raise InputError if the study cannot have its number."""
         others = (claim.minus_dataset, claim.than_dataset)
         datasets = {claim.dataset, *(each for each in others if each is not None)}
-        lost = sum(self._lost(each, name) for each in datasets for name in {claim.algorithm, claim.minus} - {None})
+        names = {claim.algorithm, claim.minus, *(claim.tuned_with or ())} - {None}
+        lost = sum(self._lost(each, name) for each in datasets for name in names)
         try:
             return JudgedClaim(claim, tuple(self._numbers(claim).values()), lost)
         except InputError as error:
@@ -175,7 +176,10 @@ class StudyNumbers:
         names = table["name"].to_pylist()
         if client not in names:
             raise unknown(f"client {client!r}", client, names)
-        return float(table[column][names.index(client)].as_py())
+        value = table[column][names.index(client)].as_py()
+        if value is None:
+            raise InputError(f"client {client!r} of trial {trial} has no {column}: must have a test part; name another")
+        return float(value)
 
     def _of_clients(self, column: str, trial: str) -> float:
         """Return a number about all clients of a trial's population."""

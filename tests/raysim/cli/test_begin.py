@@ -229,8 +229,9 @@ def test_a_terminal_folds_a_line_between_words() -> None:
     line = f"local.lr  {'word ' * 30}end"
     assert folded(line, None, 8) == [line] and folded("short", 40, 8) == ["short"]
     shown = folded(line, 40, 8)
-    assert len(shown) > 3 and max(map(len, shown)) <= 40 and all(each.startswith("    ") for each in shown[1:])
+    assert len(shown) > 3 and max(map(len, shown)) <= 40 and all(re.match(r" {8}\S", each) for each in shown[1:])
     assert " ".join(each.strip() for each in shown) == line
+    assert all(re.match(r" {4}\S", each) for each in folded(line, 40, 30)[1:])
 
 
 def test_a_dash_prints_the_experiment_file(folder: Path) -> None:

@@ -240,6 +240,20 @@ def test_a_module_run_is_the_command() -> None:
     assert done.returncode == 2 and done.stderr.startswith("raysim: ") and done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("kind", ["algorithms", "losses", "models", "schemes", "uplink"])
+def test_the_keys_of_each_named_thing_are_listed(raysim: Cli, kind: str) -> None:
+    for name in LISTS[kind]():
+        if ":" not in name:
+            status, out, err = raysim("list", kind, name)
+            assert status == 0 and out and not err, name
+
+
+def test_a_terminal_shows_algorithms_by_family(raysim: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    status, out, _ = raysim("list", "algorithms")
+    assert status == 0 and all(heading in out for heading in sections("algorithms"))
+
+
 def test_each_algorithm_and_reproduction_has_one_heading() -> None:
     for kind in ("algorithms", "reproductions", "models"):
         names = [name for own in sections(kind).values() for name in own]

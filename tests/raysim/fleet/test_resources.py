@@ -86,7 +86,6 @@ def test_what_the_driver_puts_goes_to_each_node_once() -> None:
 @pytest.mark.parametrize(
     ("fleet", "message"),
     [
-        ({"transport": "host"}, "fleet.transport = 'host': no longer exists"),
         ({"pinned": True}, "fleet.pinned = true with inline: must be false"),
         ({"group": 0}, "fleet.group = 0"),
     ],

@@ -45,7 +45,9 @@ def test_the_links_of_a_tree_are_drawn_with_their_bytes(folder: Path, monkeypatc
 
 def test_a_report_has_the_links(folder: Path, tmp_path: Path) -> None:
     page = write_report([folder], tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "Bytes by link of the tree" in page and "Bytes up to the cloud" in page and "from the cloud" in page
+    assert "Bytes by link of the tree" in page and "Bytes of the cloud" in page
+    headings = {column.title: column.cells for column in headline(read_runs([folder])[0].results).columns}
+    assert headings["to the cloud"][0] == "–" != headings["from the cloud"][1]
 
 
 def test_links_of_the_cloud_need_devices(tmp_path: Path) -> None:

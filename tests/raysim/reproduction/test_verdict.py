@@ -96,8 +96,8 @@ def claim(**keys: Any) -> Claim:
         ),
         ({"take": "growth", "period": 2, "above": 0.6}, [0.70, 0.62, 0.54], "holds in direction"),
         ({"take": "reached", "level": 0.3, "below": 5}, [4, 4, 2], "holds"),
-        # The other algorithm is at 0.81 in rounds 4, 4 and 4, and reaches it where fedavg never does.
-        ({"take": "reached", "level": 0.81, "tuned_with": ("fedbn",), "below": 5}, [4, 4, 4], "holds"),
+        # The other algorithm is at 0.81 in rounds 4, 4 and 4, where fedavg never comes; one of its trials failed.
+        ({"take": "reached", "level": 0.81, "tuned_with": ("fedbn",), "below": 5}, [4, 4, 4], "holds in direction"),
         ({"take": "reached", "level": 0.81, "below": 5}, [float("inf"), 4, 4], "does not hold"),
     ],
 )
