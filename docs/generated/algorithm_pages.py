@@ -21,6 +21,7 @@ from docs.generated.docstrings import documented, markdown, parts, section
 from docs.generated.keys import all_groups, sections
 from docs.generated.signatures import signature
 from docs.generated.text import Names, Place, escaped, joined
+from raysim.cli.listing import FAMILIES
 from raysim.config.read import recipes
 
 FACTS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_suffix("").with_name("algorithms.toml").read_text("utf-8"))
@@ -262,11 +263,9 @@ def families(page: str, names: Names) -> str:
     """Return the algorithms by family, each with its first sentence, its paper, and the parts that are not FedAvg's."""
     plain = set(part_lines(built("fedavg"), page, names))
     text = []
-    for family, title in FACTS["families"].items():
+    for title, members in FAMILIES.items():
         lines = []
-        for name, facts in FACTS.items():
-            if facts.get("family") != family:
-                continue
+        for name in members:
             summary = names.text(" ".join(parts(ALGORITHMS[name])[0].split()), page)
             other = [each.removeprefix("- ") for each in part_lines(built(name), page, names) if each not in plain]
             lines.append(

@@ -77,19 +77,18 @@ LISTS: Mapping[str, Callable[[], Mapping[str, str]]] = {
 """Names of a kind, and a line on each."""
 
 FAMILIES: Mapping[str, Sequence[str]] = {
-    "The server averages models": ("fedavg", "fedprox", "scaffold", "fednova", "feddyn", "q-fedavg", "moon"),
-    "The server takes a step": ("fedavgm", "fedadam", "fedyogi", "fedadagrad"),
-    "Models travel between clients": ("radfed", "radfedp", "radfedm", "radfeda", "radfedi"),
-    "Batch norm": ("fedbn", "silobn", "fixbn", "fedbs", "fedtan", "static-bn"),
-    "In step with centralised training": ("fedsmb", "fedmmb", "centralized"),
+    "Averaging and server rules": ("fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "q-fedavg"),
+    "Terms against client drift": ("fedprox", "scaffold", "fednova", "feddyn", "moon"),
     "Personal models": (
         *("fedper", "fedrep", "lg-fedavg", "fedbabu", "ditto", "apfl", "pfedme", "per-fedavg"),
-        *("ifca", "singleset"),
+        *("singleset", "ifca"),
     ),
-    "Without a common clock": ("fedasync", "fedbuff"),
-    "Without a server, or with many": ("dpsgd", "sgp", "hierfavg"),
-    "Models of many sizes": ("heterofl", "fjord"),
-    "Your own": ("module:function",),
+    "Batch normalisation": ("fedbn", "silobn", "fixbn", "static-bn", "fedtan", "fedbs"),
+    "Redistribution before aggregation": ("radfed", "radfedp", "radfedm", "radfeda", "radfedi"),
+    "Rotating batches": ("fedsmb", "fedmmb"),
+    "Asynchronous": ("fedasync", "fedbuff"),
+    "Other topologies, and models of many sizes": ("hierfavg", "dpsgd", "sgp", "heterofl", "fjord"),
+    "Baselines": ("centralized",),
 }
 """Algorithms by what sets them apart, for a reader who looks for one."""
 
@@ -97,7 +96,7 @@ FAMILIES: Mapping[str, Sequence[str]] = {
 def sections(kind: str) -> Mapping[str, Sequence[str]]:
     """Return the names of a kind by heading: algorithms by family, reproductions by paper; others under none."""
     if kind == "algorithms":
-        return FAMILIES
+        return {**FAMILIES, "Your own": ("module:function",)}
     names = list(LISTS[kind]())
     if kind != "reproductions":
         return {"": names}

@@ -131,8 +131,9 @@ NEAR = 0.03
 def differences(shown: str, printed: str) -> list[str]:
     """Return the lines of a page's output that a command does not print, in this order.
 
-    Measured numbers, those with a point, may differ by `NEAR`, and seconds by anything. A line `...` stands for lines
-    that the page leaves out, and a line that ends in ` ...` for a longer one.
+    Measured numbers, those with a point, may differ by `NEAR`, small ones by half at most, and those of a line on
+    seconds by anything. A line `...` stands for lines that the page leaves out, and a line that ends in ` ...` for a
+    longer one.
     """
     rest, wrong, may_skip = printed.splitlines(), [], False
     for line in shown.splitlines():
@@ -151,8 +152,15 @@ def alike(line: str, printed: str) -> bool:
         line, printed = line.removesuffix(" ..."), printed[: len(line) - 4]
     plain = [re.sub(r"([ ━─])\1+", r"\1", NUMBER.sub("#", each)).strip() for each in (line, printed)]
     pairs = zip(NUMBER.findall(line), NUMBER.findall(printed), strict=False)
-    near = all(one == two or ("." in one and abs(float(one) - float(two)) <= NEAR) for one, two in pairs)
-    return plain[0] == plain[1] and (near or "seconds" in line)
+    return plain[0] == plain[1] and all(
+        one == two or ("." in one and ("seconds" in line or is_near(one, two))) for one, two in pairs
+    )
+
+
+def is_near(one: str, two: str) -> bool:
+    """Return whether two measured numbers differ by at most `NEAR`, and small ones by half at most."""
+    a, b = (float(each.replace(",", "")) for each in (one, two))
+    return abs(a - b) <= min(NEAR, max(abs(a), abs(b)) / 2)
 
 
 def test_output_that_differs_is_found() -> None:
@@ -162,6 +170,7 @@ def test_output_that_differs_is_found() -> None:
         )
         == []
     )
+    assert differences("seconds 1.5 60\n", "seconds 2.5 7\n") and differences("epsilon 0.02\n", "epsilon 0.0004\n")
     assert differences("a 0.52\n", "a 0.42\n") and differences("a 2\n", "a 3\n") and differences("a\n", "a\nb\n")
     assert differences("a\nc\n", "a\nb\nc\n") and differences("a\nb\n", "a\n") and differences("b\na\n", "a\nb\n")
 
