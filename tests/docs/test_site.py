@@ -121,7 +121,7 @@ def built_site(folder: Path) -> Path:
     for package in ("mkdocs", "latex2mathml"):
         pytest.importorskip(package, reason="the group `docs` is not installed: `uv sync --group docs`")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert not built.returncode, built.stderr
     return folder
 

@@ -75,7 +75,7 @@ def two_rounds(place: InlineWorkplace | Measured, plan: WorkerPlan) -> bytes:
         return state.model.floats.tobytes()
 
 
-@pytest.mark.parametrize(("actors", "workers", "each"), [(None, 3, 0.5), (1, 1, 1.0)])
+@pytest.mark.parametrize(("actors", "workers", "each"), [(None, 3, 0.5), (1, 1, 1.0), (3, 3, 0.5)])
 def test_actors_start_when_their_part_is_known(
     two_gpus: None,
     plan: WorkerPlan,

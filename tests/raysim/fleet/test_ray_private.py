@@ -50,7 +50,6 @@ def test_a_missing_part_is_told_once(path: str, monkeypatch: pytest.MonkeyPatch)
     assert untold((part,)) == ""
 
 
-@pytest.mark.slow
 def test_a_version_without_them_gives_the_same_bytes(tmp_path: Path) -> None:
     """In a process of its own: that Ray also starts what raysim leaves out, and ends it when it likes."""
     done = subprocess.run([sys.executable, "-c", RUN], cwd=tmp_path, capture_output=True, text=True, check=False)
