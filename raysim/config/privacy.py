@@ -150,11 +150,12 @@ class PrivacyTable(OptionTable):
                 f"{1 / clients:.2g}, because publishing one client's data whole has such a delta; set privacy.delta = "
                 f"{0.1 / clients:.1g}"
             )
-        rule = 'evaluate.select = "best"' if selection.best else f"evaluate.patience = {selection.patience}"
-        if (selection.best or selection.patience is not None) and not covers(selection.by, own_models):
-            others = [column for column in columns if covers(column, own_models)]
-            remedy = f"set evaluate.select_by = {others[0]!r}" if others else "set partition.validation_clients = 0.2"
-            raise InputError(
-                f"{rule} by {selection.by!r} with [privacy]: must be by an evaluation without training clients, "
-                f"because the chosen round would tell of them without noise; {remedy}"
-            )
+        for rule, by in selection.decides.items():
+            if (column := next((each for each in by if not covers(each, own_models)), None)) is not None:
+                others = [each for each in columns if covers(each, own_models)]
+                where = "evaluate.target" if column in selection.targets else "evaluate.select_by"
+                remedy = f"name {others[0]!r} in {where}" if others else "set partition.validation_clients = 0.2"
+                raise InputError(
+                    f"{rule} by {column!r} with [privacy]: must be by an evaluation without training clients, "
+                    f"because the chosen round would tell of them without noise; {remedy}"
+                )

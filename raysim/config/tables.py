@@ -124,6 +124,8 @@ class EvaluateTable(ConfigTable):
     """Evaluations without a better `select_by` before the run stops; by default it never stops early."""
     target: dict[str, float] = Field(default_factory=dict)
     """Values of columns whose first round is recorded; by default none."""
+    until_target: bool = False
+    """Whether the run stops once every `target` is reached, for experiments that count rounds."""
     clients: bool = True
     """Whether each client is scored after the last round, for `clients.parquet`."""
     finetune: FinetuneTable | None = None
@@ -148,7 +150,7 @@ class EvaluateTable(ConfigTable):
     @property
     def selection(self) -> Selection:
         """Rules that the main loop applies to evaluations."""
-        return Selection(self.select == "best", self.select_by, self.patience, self.target)
+        return Selection(self.select == "best", self.select_by, self.patience, self.target, self.until_target)
 
 
 SPEEDS = tuple(each.name for each in fields(DrawnDevices))
@@ -312,11 +314,15 @@ def evaluate_of(raw: dict[str, Any]) -> EvaluateTable:
     if isinstance(raw.get("finetune"), dict):
         checked(FinetuneTable, raw["finetune"], "evaluate.finetune")
     evaluate = checked(EvaluateTable, raw, "evaluate")
-    if evaluate.every == 0 and (evaluate.patience is not None or evaluate.select == "best"):
-        key = 'select = "best"' if evaluate.patience is None else f"patience = {evaluate.patience}"
+    if evaluate.every == 0 and (rules := [*evaluate.selection.decides]):
         raise InputError(
-            f"evaluate.every = 0 with evaluate.{key}: must be >= 1, because 0 evaluates only the last round; "
+            f"evaluate.every = 0 with {rules[-1]}: must be >= 1, because 0 evaluates only the last round; "
             "set evaluate.every = 1"
+        )
+    if evaluate.until_target and not evaluate.target:
+        raise InputError(
+            "evaluate.until_target = true without evaluate.target: must have a value to reach; set evaluate.target = "
+            "{ test_accuracy = 0.9 }"
         )
     names = [metric.name for metric in evaluate.measured or ()]
     if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:

@@ -61,12 +61,24 @@ class Selection:
         by: column that ranks the rounds.
         patience: evaluations without a better one before the run stops; None never stops it.
         targets: values to reach, by column.
+        until_target: whether the run stops when all of them are reached.
     """
 
     best: bool = False
     by: str = "validation_accuracy"
     patience: int | None = None
     targets: Mapping[str, float] = field(default_factory=dict)
+    until_target: bool = False
+
+    @property
+    def decides(self) -> dict[str, tuple[str, ...]]:
+        """Columns by rule that chooses a round by them: the one that is written, or the last."""
+        rules = {
+            'evaluate.select = "best"': (self.by,) if self.best else (),
+            f"evaluate.patience = {self.patience}": () if self.patience is None else (self.by,),
+            "evaluate.until_target = true": tuple(self.targets) if self.until_target else (),
+        }
+        return {rule: columns for rule, columns in rules.items() if columns}
 
     def check(self, columns: Sequence[str]) -> None:
         """Check that the columns of the rules are measured.
@@ -88,16 +100,22 @@ class Selection:
         return not self.best or self.by not in history.best or history.best_round[self.by] == round_number
 
     def stops(self, history: EvaluationHistory) -> bool:
-        """Return whether patience has run out."""
+        """Return whether patience has run out, or all targets are reached."""
+        return self._is_lost(history) or (self.until_target and history.reached.keys() >= self.targets.keys())
+
+    def _is_lost(self, history: EvaluationHistory) -> bool:
         return self.patience is not None and history.waited(self.by) >= self.patience
 
     def notices(self, history: EvaluationHistory, rounds: int, stopped_early: bool) -> Iterator[str]:
         """Yield notices on an early stop, or on a model that could not be chosen."""
         has_best = self.by in history.best
-        if stopped_early:
+        if stopped_early and self._is_lost(history):
             best = f"; the best is {history.best[self.by]:.4f} in round {history.best_round[self.by]}"
             text = f"stopped after round {rounds}: {self.by} did not improve in {self.patience} evaluations"
             yield text + (best if has_best else "")
+        elif stopped_early:
+            reached = ", ".join(f"{column} in round {history.reached[column]}" for column in self.targets)
+            yield f"stopped after round {rounds}: the targets were reached, {reached}"
         if self.best and not has_best:
             yield f"{self.by} was never finite, so the model of the last evaluation is written"
 

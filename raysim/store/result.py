@@ -53,7 +53,7 @@ class AlgorithmResult:
         metrics: evaluation of the written model.
         rounds: number of finished rounds.
         model_round: round that left the written model.
-        stopped_early: whether patience ran out before the last round.
+        stopped_early: whether patience ran out, or all targets were reached, before the last round.
         history: summary of all evaluations.
         seconds: duration of the rounds without evaluation.
         bytes_up: protocol bytes from the clients to the server, over all rounds.

@@ -56,6 +56,15 @@ def test_patience_counts_evaluations_since_the_best() -> None:
     assert not Selection(by="test_accuracy").stops(history(4))
 
 
+def test_a_run_ends_when_all_its_targets_are_reached() -> None:
+    both = {column: TARGETS[column] for column in ("test_accuracy", "test_loss")}
+    stops = [Selection(targets=both, until_target=True).stops(history(count)) for count in range(5)]
+    assert stops == [False, False, False, True, True]
+    assert not Selection(targets=both).stops(history(4)) and not Selection(targets=TARGETS, until_target=True).stops(
+        history(4)
+    )
+
+
 def test_the_round_whose_model_is_written() -> None:
     numbers = [number for number, _ in CURVE]
     takes = [Selection(True, "test_accuracy").takes(history(i + 1), number) for i, number in enumerate(numbers)]
@@ -121,6 +130,15 @@ def test_a_run_stops_when_patience_is_lost_and_its_last_round_aggregates(tmp_pat
     assert f"stopped after round {found}: validation_loss" in (tmp_path / "run" / "run.log").read_text()
 
 
+def test_a_run_stops_at_its_target(tmp_path: Path) -> None:
+    keys = {"target": {"held_out_accuracy": 0.2}, "until_target": True}
+    summary = run(tmp_path / "run", "fedavg", keys, rounds=60)
+    found, reached = summary["rounds"], summary["reached"]["held_out_accuracy"]["round"]
+    assert found == reached + 2 < 60 and summary["stopped_early"]
+    text = f"stopped after round {found}: the targets were reached, held_out_accuracy in round {reached}"
+    assert text in (tmp_path / "run" / "run.log").read_text()
+
+
 def test_targets_are_in_the_summary(tmp_path: Path) -> None:
     targets = {"held_out_accuracy": 0.2, "validation_loss": 1e-6}
     summary = run(tmp_path / "run", "fedavg", {"target": targets}, rounds=6, precision="fp64")
@@ -148,6 +166,8 @@ RAW: dict[str, Any] = {"data": {"dataset": "digits", "test": 0.1}, "algorithm": 
     [
         ({"every": 0, "select": "best"}, r"evaluate.every = 0 with evaluate.select = \"best\": must be >= 1"),
         ({"every": 0, "patience": 3}, r"evaluate.every = 0 with evaluate.patience = 3: must be >= 1"),
+        ({"every": 0, "until_target": True, "target": {"test_accuracy": 0.5}}, r"0 with evaluate.until_target = true"),
+        ({"every": 1, "until_target": True}, r"evaluate.until_target = true without evaluate.target: must have a"),
         ({"every": 1, "patience": 0}, r"evaluate.patience = 0"),
         ({"every": 1, "patience": 2, "select_by": "test_accuracy"}, r"must be a column of the validation clients"),
         ({"every": 1, "patience": 2}, r"'validation_accuracy': must be a measured column \(test_accuracy, "),

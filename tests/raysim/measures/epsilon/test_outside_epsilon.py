@@ -151,7 +151,16 @@ def private(delta: float) -> PrivacyTable:
     [
         (0.125, Selection(), r"privacy.delta = 0.125 with 8 training clients: must be below 1 / 8 = 0.12, .*= 0.01$"),
         (1e-5, Selection(best=True, by="local_loss"), r"evaluate.select = \"best\" by 'local_loss' with \[privacy\]"),
-        (1e-5, Selection(by="local_loss", patience=3), "evaluate.patience = 3 by 'local_loss'.*by = 'test_loss'"),
+        (
+            1e-5,
+            Selection(by="local_loss", patience=3),
+            "patience = 3 by 'local_loss'.*name 'test_loss' in evaluate.sel",
+        ),
+        (
+            1e-5,
+            Selection(targets={"test_loss": 1, "local_loss": 1}, until_target=True),
+            "until_target = true by 'local_loss'",
+        ),
     ],
 )
 def test_what_would_tell_of_a_client_is_refused(delta: float, selection: Selection, message: str) -> None:
