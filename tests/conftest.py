@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -19,6 +19,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import raysim  # before any test imports ray: it switches off Ray's hook for `uv run`
 from tests.kit.memory import Memory
+from tests.kit.workers import OWN_RAY, RAY, RayTogether, module_of, uses
 
 if TYPE_CHECKING:
     from tests.kit.ray import SharedRay
@@ -67,19 +68,28 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the modules with a Ray of their own first, then those that share one, and the largest of the others next.
-
-    Else Ray and its actors start anew after each module with its own.
-    """
+    """Run the modules with a Ray of their own first, then those that share one, and the largest of the others next."""
     modules: dict[str, list[pytest.Item]] = {}
     for item in items:
-        modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
+        modules.setdefault(module_of(item.nodeid), []).append(item)
     items[:] = [item for module in sorted(modules.values(), key=_turn) for item in module]
 
 
 def _turn(module: list[pytest.Item]) -> tuple[bool, bool, int]:
-    fixtures = {name for item in module for name in getattr(item, "fixturenames", ())}
-    return "own_ray" not in fixtures, "shared_ray" not in fixtures, -len(module)
+    name = module_of(module[0].nodeid)
+    return not uses(name, OWN_RAY), not uses(name, RAY), -len(module)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Start a worker more than there are cores: the one with Ray waits for actors most of the time."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give one worker all modules with Ray, so that Ray starts in one place while the others compute."""
+    return RayTogether(config, log)
 
 
 def pytest_sessionfinish() -> None:
