@@ -28,7 +28,7 @@ def uses(module: str, fixtures: tuple[str, ...]) -> bool:
 
 
 class RayTogether(LoadScopeScheduling):  # type: ignore[misc]
-    """Scheduler that keeps a module's tests together, for they share what their fixtures ran; and all tests with Ray."""
+    """Scheduler that keeps a module's tests together, which share what their fixtures ran; and all with Ray."""
 
     def _split_scope(self, nodeid: str) -> str:
         module = module_of(nodeid)
