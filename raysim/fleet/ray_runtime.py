@@ -193,7 +193,7 @@ def _connected(folder: Path | None = None, **given: Any) -> Iterator[None]:
             else:
                 # Logical CPUs: more actors than cores share the cores, and give the same bytes.
                 ours = {ray_cleanup.MARK: str(folder), NICENESS: os.environ.get(NICENESS, "0")}
-                with _environment(ours), _loopback(), _lean():
+                with _environment(ours), _loopback(), lean():
                     # A subfolder, because Ray makes its own folder readable for everybody.
                     ray.init(include_dashboard=False, _temp_dir=str(folder / "ray"), **given, **QUIET)
         yield
@@ -273,7 +273,7 @@ def _loopback() -> Iterator[None]:
 
 
 @contextmanager
-def _lean() -> Iterator[None]:
+def lean() -> Iterator[None]:
     """Make a Ray that starts in the context leave out the `UNUSED` processes.
 
     Each of them imports Ray, for a second or more of a core. `ray.init` even waits for the first one, and again for its

@@ -1,4 +1,4 @@
-"""The cluster of `clusters/local`, a head and two nodes with a job server, for tests that send jobs to it."""
+"""The cluster of `clusters/local`, a head and a node with a job server, for tests that send jobs to it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def grid() -> Iterator[Grid]:
     # A job runs the `python` of the head's path.
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     environment.pop("RAY_ADDRESS", None)
-    process = subprocess.Popen([sys.executable, str(SCRIPT)], stderr=subprocess.PIPE, text=True, env=environment)
+    # Two actors have room on one node, and each further node costs seconds.
+    command = [sys.executable, str(SCRIPT), "--nodes", "1", "--cpus", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     said: dict[str, str] = {}
     try:
         assert process.stderr is not None

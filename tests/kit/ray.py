@@ -14,7 +14,7 @@ from raysim.config.tables import FleetTable
 from raysim.fleet.calls import START_SECONDS, fetch_results
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.pool import ActorPool
-from raysim.fleet.ray_runtime import running
+from raysim.fleet.ray_runtime import lean, running
 
 CPUS = 8
 """Logical CPUs of the shared Ray: enough for its actors, and for those of a test that starts its own."""
@@ -103,7 +103,8 @@ def nodes(*each: Mapping[str, Any], connected: bool = True, noticed: bool = Fals
     """
     head = {"num_cpus": 0, "include_dashboard": False, **({"_system_config": NOTICED} if noticed else {})}
     with sockets_collected():
-        cluster = _started(head, each)
+        with lean():
+            cluster = _started(head, each)
         if connected:
             ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     try:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import raysim
@@ -29,7 +30,7 @@ OTHER: dict[str, Any] = {
 def test_runs_share_their_actors_and_nothing_else(tmp_path: Path) -> None:
     import ray
 
-    with raysim.Actors(actors=2) as actors:
+    with raysim.Actors(actors=1) as actors:
         kept = {}
         for name, config in (("first", CONFIG), ("second", OTHER), ("again", CONFIG)):
             kept[name] = quick_run(config, tmp_path / name, fleet=actors)
@@ -40,6 +41,8 @@ def test_runs_share_their_actors_and_nothing_else(tmp_path: Path) -> None:
         with pytest.raises(raysim.InputError, match="fleet with inline, actors or address"):
             raysim.run(CONFIG, tmp_path / "refused", fleet=actors, inline=True)
     assert not ray.is_initialized() and not (tmp_path / "refused").exists()
+    # The driver trains until the actor is there.
+    assert -1 in pq.read_table(kept["first"].folder / "fedavg" / "updates.parquet")["machine_actor"].to_pylist()
     for name, config in (("first", CONFIG), ("second", OTHER)):
         own = quick_run(config, tmp_path / f"{name}-inline", inline=True)
         for result in own.results:

@@ -15,6 +15,7 @@ from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.pool import ActorPool
+from raysim.fleet.ray_runtime import lean
 from raysim.fleet.resources import ActorDemand, ActorResources
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 
@@ -55,7 +56,8 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> WorkerPlan:
 @pytest.fixture(scope="module")
 def two_gpus() -> Iterator[None]:
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
-    ray.init(address="local", num_cpus=3, num_gpus=2, **quiet)  # type: ignore[arg-type]
+    with lean():
+        ray.init(address="local", num_cpus=3, num_gpus=2, **quiet)  # type: ignore[arg-type]
     yield
     ray.shutdown()
 

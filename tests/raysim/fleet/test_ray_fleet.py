@@ -150,7 +150,7 @@ def test_the_driver_redistributes_small_models_until_an_actor_is_ready(
     algorithm, models = radfed(HALF, LOCAL, aggregate_every=3), []
     for most in (2**28, 0):
         monkeypatch.setattr(ray_fleet, "DRIVER_BYTES", most)
-        with raysim.Actors(2) as starting, starting.place(FleetTable()) as place:
+        with raysim.Actors(1) as starting, starting.place(FleetTable()) as place:
             fleet = fleet_of(place, population, hidden=16)
             state = next_round(start(fleet, 16), algorithm, fleet)
             held = [isinstance(each.reference.value, Packed) for each in state.travelling_models]
@@ -168,7 +168,7 @@ def test_the_driver_counts_the_models_of_gossip_as_well(
     algorithm, trained = dpsgd(Participation(), LOCAL), {}
     for most in (2**28, 2**10):
         monkeypatch.setattr(ray_fleet, "DRIVER_BYTES", most)
-        with raysim.Actors(2) as starting, starting.place(FleetTable()) as place:
+        with raysim.Actors(1) as starting, starting.place(FleetTable()) as place:
             with closing(fleet_of(place, population, hidden=16, algorithm=algorithm)) as fleet:
                 state = next_round(start(fleet, 16), algorithm, fleet)
             assert state.report is not None

@@ -57,8 +57,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, shared_ray: SharedRay) -> dic
     folder = tmp_path_factory.mktemp("runs")
     few = [table for table in TUNED["algorithm"] if table["name"] in ("fedavg", "fedbn", "radfed")]
     quick_run({**TUNED, "algorithm": few}, folder / "inline", inline=True)
-    shared_ray.start()
-    raysim.run(TUNED, folder / "two", actors=2)
+    raysim.run(TUNED, folder / "two", fleet=shared_ray.actors(2))
     return {name: folder / name for name in ("inline", "two")}
 
 
@@ -101,11 +100,6 @@ def test_the_model_that_is_written_is_the_one_that_was_evaluated(runs: dict[str,
     assert metrics(runs["two"] / "static-bn")["bytes_up"] == [6 * 4 * parameters] * 5
     exchanges = {name: metrics(runs["two"] / name)["exchanges"] for name in ("fedavg", "fedtan", "centralized")}
     assert exchanges == {"fedavg": [1] * 5, "fedtan": [4] * 5, "centralized": [0] * 5}
-
-
-def test_the_driver_trains_until_the_actors_are_there(runs: dict[str, Path]) -> None:
-    first = pq.read_table(runs["two"] / "fedavg" / "updates.parquet").to_pydict()["machine_actor"]
-    assert -1 in first
 
 
 def test_the_stages_of_a_round_add_up(runs: dict[str, Path]) -> None:
@@ -252,7 +246,7 @@ def test_a_folder_that_is_not_new_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.toml"]
 
 
-def test_a_shard_whose_bytes_changed_is_named(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_shard_whose_bytes_changed_is_named(runs: dict[str, Path], tmp_path: Path, two_actors: raysim.Actors) -> None:
     import shutil
 
     shutil.copytree(runs["inline"] / "population", tmp_path / "population")
@@ -264,7 +258,7 @@ def test_a_shard_whose_bytes_changed_is_named(runs: dict[str, Path], tmp_path: P
     raw["data"] = {"population": str(tmp_path / "population")}
     # All clients train at once, so that no round is done before.
     raw["algorithm"] = [{"name": "fedavg"}]
-    for actors in (None, 1):
+    for actors in (None, two_actors):
         with pytest.raises(InputError, match=r"shard-00000.arrow"):
-            raysim.run(raw, tmp_path / "run", inline=actors is None, actors=actors)
+            raysim.run(raw, tmp_path / "run", inline=actors is None, fleet=actors)
         assert not (tmp_path / "run").exists()
