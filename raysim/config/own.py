@@ -323,7 +323,13 @@ def _place(module: ModuleType) -> str | None:
 def _folder(module: ModuleType) -> Path | None:
     """Return the folder that contains a top-level module."""
     place = _place(module)
-    return Path(place).resolve().parent if place else None
+    return _resolved_folder(Path(place).absolute()) if place else None
+
+
+@cache
+def _resolved_folder(path: Path) -> Path:
+    """Return the folder of a module's file; thousands of modules are asked several times in a run."""
+    return path.resolve().parent
 
 
 def _named(table: Mapping[str, Any], where: str, what: str, folders: Sequence[Path]) -> dict[str, Any]:
