@@ -9,6 +9,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib.machinery import PathFinder
 from inspect import Parameter, signature
 from operator import attrgetter
@@ -271,9 +272,13 @@ def modules_of(names: Iterable[str]) -> list[ModuleType]:
 def source_folders(names: Iterable[str]) -> list[str]:
     """Return the folders of the user's own modules, Python's package folders left out."""
     tops = {name.partition(":")[0].partition(".")[0] for name in names if ":" in name}
-    installed = {Path(sysconfig.get_path(each)) for each in ("stdlib", "purelib", "platlib")}
     modules = [sys.modules[top] for top in tops if top in sys.modules]
-    return sorted(map(str, {folder for module in modules if (folder := _folder(module))} - installed))
+    return sorted(map(str, {folder for module in modules if (folder := _folder(module))} - _package_folders()))
+
+
+@cache
+def _package_folders() -> frozenset[Path]:
+    return frozenset(Path(sysconfig.get_path(each)) for each in ("stdlib", "purelib", "platlib"))
 
 
 def names_in(raw: Mapping[str, Any]) -> list[str]:
@@ -318,7 +323,13 @@ def _place(module: ModuleType) -> str | None:
 def _folder(module: ModuleType) -> Path | None:
     """Return the folder that contains a top-level module."""
     place = _place(module)
-    return Path(place).resolve().parent if place else None
+    return _resolved_folder(Path(place).absolute()) if place else None
+
+
+@cache
+def _resolved_folder(path: Path) -> Path:
+    """Return the folder of a module's file; thousands of modules are asked several times in a run."""
+    return path.resolve().parent
 
 
 def _named(table: Mapping[str, Any], where: str, what: str, folders: Sequence[Path]) -> dict[str, Any]:

@@ -309,8 +309,11 @@ class WorkerPlan:
         if self.algorithm.local.update is None:
             compute = with_format(compute, module, sample, self.device)
         plan = replace(self, algorithm=self.algorithm.computed(compute))
-        block = plan.block_size(plan.cohort)
-        return replace(plan, lanes=lanes_of(compute, plan.layouts.whole, self.device, block))
+        layouts, block = plan.algorithm.divide(layout), plan.block_size(self.cohort)
+        resolved = replace(plan, lanes=lanes_of(compute, layouts.whole, self.device, block))
+        # They do not depend on the execution, and a large model or population takes long.
+        vars(resolved).update(layouts=layouts, census=self.census, sites=self.sites)
+        return resolved
 
     @cached_property
     def layouts(self) -> Layouts:

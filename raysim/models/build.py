@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from raysim.common.errors import InputError, unknown
@@ -55,7 +56,7 @@ class ModelBuilder:
         line = re.sub("^Build (an? |the )?", "", (inspect.getdoc(self.build) or "").partition("\n")[0])
         return line[:1].upper() + line[1:]
 
-    @property
+    @cached_property
     def signature(self) -> Mapping[str, inspect.Parameter]:
         """Return the builder's parameters without `*args` and `**keys`."""
         loose = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

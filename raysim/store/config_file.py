@@ -35,8 +35,8 @@ PATHS = ("data.dataset", "data.root", "data.population", "data.test", "model.wei
 
 def write_config(path: Path, config: Mapping[str, Any]) -> None:
     """Write a resolved configuration with its checksums; a file that holds it stays, with the user's comments."""
-    text = config_text(config)
-    if not _holds(path, tomllib.loads(text)):
+    text, written = _sealed(config)
+    if not _holds(path, written):
         with write_whole(path) as aside:
             aside.write_text(text, encoding="utf-8")
 
@@ -53,8 +53,14 @@ def _holds(path: Path, config: Mapping[str, Any]) -> bool:
 
 def config_text(config: Mapping[str, Any]) -> str:
     """Return a configuration as TOML with a line of checksums; passwords in URIs are masked."""
+    return _sealed(config)[0]
+
+
+def _sealed(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the text of `config_text`, and the configuration that a reader finds in it."""
     text = tomli_w.dumps(without_secrets(config))
-    return f"{text}\n{MARK}{json.dumps(_checksums(tomllib.loads(text)))}\n"
+    written = tomllib.loads(text)
+    return f"{text}\n{MARK}{json.dumps(_checksums(written))}\n", written
 
 
 def check_config(path: Path, config: Mapping[str, Any]) -> None:

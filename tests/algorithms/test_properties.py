@@ -1,6 +1,7 @@
 """What holds for every algorithm on every kind of model."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,14 @@ LOCAL = Local(lr=0.05, batch_size=4)
 SOME = Participation(fraction=0.7)
 
 
-CASES = [(name, model) for name in ALGORITHMS for model in MODELS if model != "mlp" or name not in NEEDS_BATCH_NORM]
+ALL = [(name, model) for name in ALGORITHMS for model in MODELS if model != "mlp" or name not in NEEDS_BATCH_NORM]
+RESIDUAL = "residual net with batch norm"
+"""It has all layers of the convolutional network, with which `test_uplink.py` runs every algorithm."""
+
+
+def slow_but(*models: str) -> list[Any]:
+    """Return all cases, those of other models marked slow."""
+    return [pytest.param(*case, marks=[pytest.mark.slow] * (case[1] not in models)) for case in ALL]
 
 
 @pytest.mark.parametrize("name", sorted(NEEDS_BATCH_NORM))
@@ -43,7 +51,7 @@ def test_rounds_on_every_model_have_the_same_bytes_again(model: str, federation:
     assert same(states[0].model, states[1].model) and same(states[0].average, states[1].average)
 
 
-@pytest.mark.parametrize(("name", "model"), CASES)
+@pytest.mark.parametrize(("name", "model"), slow_but("mlp", RESIDUAL))
 def test_every_algorithm_on_every_model(name: str, model: str, federation: Federation) -> None:
     algorithm = named(name, SOME, LOCAL)
     first, fleet = simulate(federation, algorithm, model, "sequential", "fp64", 3)
@@ -62,7 +70,7 @@ def test_every_algorithm_on_every_model(name: str, model: str, federation: Feder
             assert not entry.name.endswith("running_var") or (values > 0).all()
 
 
-@pytest.mark.parametrize(("name", "model"), CASES)
+@pytest.mark.parametrize(("name", "model"), slow_but(RESIDUAL))
 def test_one_update_each_in_float32(name: str, model: str, federation: Federation) -> None:
     algorithm = named(name, SOME, LOCAL)
     states = [simulate(federation, algorithm, model, way, "fp32", 1)[0] for way in ("sequential", "vectorised")]
@@ -72,6 +80,6 @@ def test_one_update_each_in_float32(name: str, model: str, federation: Federatio
 @pytest.mark.parametrize("server", [Mix(0.3), Adam(lr=1.0), Yogi(lr=1.0), Adagrad(lr=1.0)])
 def test_variances_stay_positive_under_every_server_rule(server: Server, federation: Federation) -> None:
     algorithm = fedavg(SOME, replace(LOCAL, lr=0.5), server)
-    state, fleet = simulate(federation, algorithm, "residual net with batch norm", "sequential", "fp32", 6)
+    state, fleet = simulate(federation, algorithm, RESIDUAL, "sequential", "fp32", 6)
     for name, values in fleet.layouts.shared.unpack(state.model).items():
         assert not name.endswith("running_var") or (values > 0).all(), name

@@ -61,8 +61,6 @@ def test_every_algorithm_with_a_chain(name: str, chain: str, federation: Federat
     model = "cnn with batch norm"
     algorithm = named(name, SOME, LOCAL).having(CHAINS[chain])
     first, _ = simulate(federation, algorithm, model, "sequential", "fp64", 3)
-    again, _ = simulate(federation, algorithm, model, "sequential", "fp64", 3)
-    assert same(first.model, again.model) and same(first.average, again.average)
     stacked, _ = simulate(federation, algorithm, model, "vectorised", "fp64", 3)
     for one, other in ((first.model, stacked.model), (first.average, stacked.average)):
         np.testing.assert_allclose(other.floats, one.floats, rtol=1e-9, atol=1e-9)
@@ -81,14 +79,12 @@ def test_executions_agree(uplink: Uplink, federation: Federation) -> None:
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedadam", "fedbn", "radfed", "fedasync", "scaffold", "ditto"])
-@pytest.mark.parametrize(
-    "chain", [(), (Clip(inf),), (Clip(inf, "layer"),), (TopK(1.0),), (RandomK(1.0),), (Noise(0.0),)]
-)
-def test_identities_to_the_byte(name: str, chain: tuple, federation: Federation) -> None:
-    model = "cnn with batch norm"
-    plain, _ = simulate(federation, named(name, SOME, LOCAL), model, "sequential", "fp32", 3)
-    sent, _ = simulate(federation, named(name, SOME, LOCAL).having(Uplink(chain)), model, "sequential", "fp32", 3)
-    assert same(plain.model, sent.model) and same(plain.average, sent.average)
+def test_identities_to_the_byte(name: str, federation: Federation) -> None:
+    model, algorithm = "cnn with batch norm", named(name, SOME, LOCAL)
+    plain, _ = simulate(federation, algorithm, model, "sequential", "fp32", 3)
+    for chain in ((), (Clip(inf),), (Clip(inf, "layer"),), (TopK(1.0),), (RandomK(1.0),), (Noise(0.0),)):
+        sent, _ = simulate(federation, algorithm.having(Uplink(chain)), model, "sequential", "fp32", 3)
+        assert same(plain.model, sent.model) and same(plain.average, sent.average), chain
 
 
 def rounds(

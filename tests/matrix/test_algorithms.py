@@ -1,4 +1,7 @@
-"""Each algorithm of the matrix in this process, ended between two rounds and resumed."""
+"""Each algorithm of the matrix in this process, ended between two rounds and resumed.
+
+Slow are the plain runs of algorithms other than FedAvg: the tuned ones have all their state, and more of it.
+"""
 
 from pathlib import Path
 
@@ -14,8 +17,10 @@ TUNED = " tuned"
 
 TARGETS = ("test", "held_out", "held_out_mean", "local", "local_mean", "local_finetuned", "held_out_finetuned_mean")
 
+OTHERS = [name for name in BY_ALGORITHM if not name.endswith(TUNED) and name != "fedavg"]
 
-@pytest.mark.parametrize("name", BY_ALGORITHM)
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in OTHERS)) for n in BY_ALGORITHM])
 def test_a_resumed_run_has_the_bytes_of_another(name: str, tmp_path: Path) -> None:
     assert differing({way: run_as(way, name, tmp_path / way) for way in ("inline", "stopped")}) == []
     if name.endswith(TUNED):
@@ -28,7 +33,9 @@ def assert_trained_and_learned(folder: Path, each: int) -> None:
     table = metrics(folder)
     assert table["round"] == [1, 2, 3, 4, 5]
     assert table["updates"] == [each] * 5
-    assert table["train_loss"][-1] < table["train_loss"][0]
+    # MOON's term of a client's models grows as they part.
+    loss = table["test_loss" if folder.name == "moon" else "train_loss"]
+    assert loss[-1] < next(value for value in loss if value is not None)
     evaluated = [value is not None for value in table["local_accuracy"]]
     assert evaluated == [False, True, False, True, True]
     assert all(table[f"{target}_{metric}"][-1] >= 0 for target in TARGETS for metric in ("accuracy", "loss"))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyarrow import csv
 
 from partitioning.common.paths import open_regular, regular
 from partitioning.sources.arrays import nested
@@ -57,8 +58,9 @@ def read_digits(root: Path) -> Tables:
     path = _digits_path()
     try:
         # The file alone: importing scikit-learn takes a second.
-        rows = np.loadtxt(regular(path), delimiter=",", ndmin=2)
-    except (EOFError, OSError, ValueError, zlib.error) as error:
+        table = csv.read_csv(regular(path), csv.ReadOptions(use_threads=False, autogenerate_column_names=True))
+        rows = np.column_stack([column.to_numpy() for column in table.columns]).astype(np.float64)
+    except (OSError, ValueError) as error:
         raise damaged(path, str(error).partition("\n")[0]) from error
     if rows.shape[1] != DIGITS_SIDE**2 + 1:
         raise damaged(path, f"{rows.shape[1]} values in a row, and not {DIGITS_SIDE**2} pixels and a label")

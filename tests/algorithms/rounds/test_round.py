@@ -72,12 +72,12 @@ def test_global_randomness_is_neither_used_nor_changed(name: str, federation: Fe
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_every_round_reports_its_updates_in_client_order(name: str, federation: Federation) -> None:
+def test_every_round_reports_its_updates_and_the_last_aggregates(name: str, federation: Federation) -> None:
     algorithm = TABLE[name]
     fleet = federation(clients(SIZES), perceptron(True), algorithm.sharing)
     state = begin(perceptron(True), fleet, 0, rounds=4)
-    for _ in range(4):
-        state = next_round(state, algorithm, fleet)
+    for number in range(1, 5):
+        state = next_round(state, algorithm, fleet, last=number == 4)
         assert state.report is not None
         updated = state.report.updates.clients.tolist()
         if isinstance(algorithm.schedule, Arrivals):  # in order of arrival, and the same client may arrive again
@@ -89,11 +89,6 @@ def test_every_round_reports_its_updates_in_client_order(name: str, federation: 
         else:
             assert len(updated) == 3 and set(updated) <= set(range(6))
         assert (state.report.updates.weights >= 0).all()
-
-
-@pytest.mark.parametrize("name", TABLE)
-def test_the_last_round_aggregates(name: str, federation: Federation) -> None:
-    state = run(federation, TABLE[name], clients(SIZES), rounds=4)
     assert state.report is not None and state.report.aggregated and not state.travelling_models
 
 

@@ -81,6 +81,9 @@ UPDATES = [
 ]
 """Client updates that an execution has."""
 
+EACH = ("linear", "batch_norm")
+"""Models on which the default suite tries all client updates; on the others it tries the one with all terms."""
+
 NOT_FUSED = NEEDS_BATCH_NORM | {"apfl", "pfedme", "per-fedavg", "moon"}
 """Algorithms about batch norm, which a fused model has not, or whose gradients are not by hand."""
 
@@ -116,7 +119,10 @@ def test_the_other_updates_and_algorithms_have_no_such_execution() -> None:
     assert formed == FORMED
 
 
-@pytest.mark.parametrize(("execution", "local", "model"), UPDATES)
+@pytest.mark.parametrize(
+    ("execution", "local", "model"),
+    [pytest.param(*each, marks=[pytest.mark.slow] * (each[1] != "all" and each[2] not in EACH)) for each in UPDATES],
+)
 def test_stacked_updates_equal_sequential_ones(model: str, local: str, execution: str, federation: Federation) -> None:
     algorithm = fedavg(Participation(), LOCALS[local])
     # float32 is compared on a single client update each: rounding grows from round to round.

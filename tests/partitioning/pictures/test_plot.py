@@ -25,11 +25,11 @@ def titles(figure):
 
 def png(figure):
     picture = io.BytesIO()
-    figure.savefig(picture, format="png")
+    figure.savefig(picture, format="png", dpi=30)
     return picture.getvalue()
 
 
-@pytest.mark.parametrize(("clients", "classes"), [(1, 1), (5, 10), (1200, 10), (30, 300)])
+@pytest.mark.parametrize(("clients", "classes"), [(1, 1), (1200, 10), (30, 300)])
 def test_a_heatmap_of_any_size_can_be_drawn(clients, classes):
     counts = np.random.default_rng(0).integers(0, 50, (clients, classes))
     figure = heatmap(counts, [f"class {c}" for c in range(classes)])
@@ -44,7 +44,7 @@ def test_the_title_may_be_given():
     assert heatmap(np.array([[0]]), ["a"], title="mine").axes[0].get_title() == "mine"
 
 
-@pytest.mark.parametrize(("clients", "classes"), [(1, 1), (5, 10), (100, 16), (3000, 10), (30, 100)])
+@pytest.mark.parametrize(("clients", "classes"), [(1, 1), (3000, 10), (30, 100)])
 def test_all_panels_of_any_size_can_be_drawn(clients, classes):
     figure = draw([view(clients, classes, features=["colour"])])
     shown = titles(figure)
@@ -148,7 +148,7 @@ def test_many_classes_have_a_colour_bar_in_place_of_a_legend():
 def test_the_same_population_gives_the_same_picture(tmp_path, ending):
     paths = [tmp_path / f"{number}.{ending}" for number in range(2)]
     for path in paths:
-        save(draw([view(30), view(40)]), path)
+        save(draw([view(6), view(7)]), path)
     assert len({path.read_bytes() for path in paths}) == 1
 
 

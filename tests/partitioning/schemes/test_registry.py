@@ -71,14 +71,14 @@ def attempt(scheme, given_, labels, clients, seed):
 
 @st.composite
 def labelled(draw):
-    samples = draw(st.integers(1, 120))
+    samples = draw(st.integers(1, 60))
     classes = draw(st.integers(1, 8))
     labels = np.random.default_rng(draw(st.integers(0, 99))).integers(0, classes, samples)
     return labels, draw(st.integers(1, samples))
 
 
 @cases
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(data=labelled(), seed=st.integers(0, 2**70))
 def test_parts_are_disjoint_complete_and_the_seed_s_alone(scheme, given_, data, seed):
     labels, clients = data

@@ -67,8 +67,13 @@ def test_no_rounds_spend_nothing_and_no_noise_everything(by: AccountantName) -> 
     assert accountant.epsilon([(0.1, 1.0, 3), (0.1, 0.0, 1)]) == inf
 
 
-@pytest.mark.parametrize("by", ["rdp", "pld"])
-@pytest.mark.parametrize(("rate", "rounds", "epsilon"), [(1.0, 10, 2.0), (0.05, 30, 3.0)])
+@pytest.mark.parametrize(
+    ("by", "rate", "rounds", "epsilon"),
+    [
+        *(("rdp", 1.0, 10, 2.0), ("rdp", 0.05, 30, 3.0), ("pld", 1.0, 10, 2.0)),
+        pytest.param("pld", 0.05, 30, 3.0, marks=pytest.mark.slow),
+    ],
+)
 def test_the_noise_of_an_epsilon_reaches_it_and_hardly_less_does_not(
     by: AccountantName, rate: float, rounds: int, epsilon: float
 ) -> None:
@@ -96,7 +101,7 @@ def test_an_epsilon_that_delta_alone_covers_is_refused(by: AccountantName) -> No
         ("rdp", 0.05, 1e-2, 0.012, 1),
         ("rdp", 30.0, 1e-5, 0.3, 2),
         ("pld", 0.01, 1e-3, 0.01, 3),
-        ("pld", 0.5, 0.1, 0.5, 2),
+        pytest.param("pld", 0.5, 0.1, 0.5, 2, marks=pytest.mark.slow),
     ],
 )
 def test_an_epsilon_beside_a_large_delta_is_reached(
