@@ -47,7 +47,6 @@ LONG = {
     "docs/how-to/robust.md",
     "docs/how-to/text.md",
     "docs/how-to/training.md",
-    "docs/how-to/virtual-time.md",
     "docs/index.md",
     "docs/tutorials/first-run.md",
     "docs/tutorials/study.md",
