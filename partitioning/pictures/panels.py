@@ -166,6 +166,7 @@ def write_counts(axes: "Axes", class_counts: Integers, norm: "Normalize", *, off
                 va="center",
                 fontsize=7,
                 color="white" if dark[client, label] else "black",
+                in_layout=False,  # it lies inside the axes
             )
 
 

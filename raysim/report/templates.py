@@ -1,5 +1,6 @@
 """Pages from templates, written to disk as a whole."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from partitioning.common.text import printable_lines
 from raysim.plots.style import COLOURS, DARK_COLOURS
 
 
+@cache
 def template(name: str, package: str = "raysim.report") -> jinja2.Template:
     """Return a package's template, which may extend and import those of `raysim.report`."""
     packages = dict.fromkeys([package, "raysim.report"])

@@ -2,8 +2,9 @@
 
 The blocks of a page run in their order in one new folder. A block with a title is a file: it is written there. TOML is
 checked by the typed models, Python is executed, and `raysim` and `partitioning` commands run in this process, without
-Ray, for two rounds unless the page shows output. Text is the output of the block before it, exactly, apart from
-measured numbers, whose digits depend on the processor (see `differences`).
+Ray. Text is the output of the block before it, exactly, apart from measured numbers, whose digits depend on the
+processor (see `differences`). The runs of a page in `LONG`, or of one that shows no output, have two rounds, and of the
+page's output only the words are compared; `slow` runs the pages in `LONG` as they are.
 `<!-- not run: REASON -->` above a block leaves it out.
 """
 
@@ -12,8 +13,9 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -26,29 +28,84 @@ from partitioning.cli.exit_status import run_command
 from raysim.cli import commands
 from raysim.config.experiment import Experiment
 from raysim.studies.file import Study, completed
-from tests.kit.pages import DOCS, PAGES, ROOT, SHORT, CodeBlock, blocks, name, text_of
+from tests.kit.pages import DOCS, PAGES, ROOT, CodeBlock, blocks, cut, name, text_of, without_ray
 
 RUN = ("raysim", "partitioning")
 """Commands that blocks may hold."""
 WITH_BLOCKS = [page for page in PAGES if any(block.language for block in blocks(page))]
 
 
-@pytest.mark.parametrize("page", WITH_BLOCKS, ids=name)
-def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+LONG = {
+    "README.md",
+    "docs/coming-from-flower.md",
+    "docs/explanation/edges-and-sizes.md",
+    "docs/explanation/topologies.md",
+    "docs/how-to/compression.md",
+    "docs/how-to/devices.md",
+    "docs/how-to/evaluate.md",
+    "docs/how-to/real-tables.md",
+    "docs/how-to/robust.md",
+    "docs/how-to/text.md",
+    "docs/how-to/training.md",
+    "docs/index.md",
+    "docs/tutorials/first-run.md",
+    "docs/tutorials/study.md",
+    "docs/tutorials/your-algorithm.md",
+    "docs/tutorials/your-data.md",
+}
+"""Pages with a run that takes more than some two seconds."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield a folder to work in, and forget the modules that a page leaves there."""
     mpl.use("agg")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
+    before = set(sys.modules)
+    yield tmp_path
+    for own in set(sys.modules) - before:
+        if str(tmp_path) in str(getattr(sys.modules[own], "__file__", "")):
+            del sys.modules[own]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("page", WITH_BLOCKS, ids=name)
+def test_blocks_run(page: Path) -> None:
     shows_output = any(block.language == "text" and block.reason is None for block in blocks(page))
-    before, scope = set(sys.modules), {"__name__": "page", "shortened": not shows_output}
-    try:
-        for block in blocks(page):
-            if block.reason is None:
-                RUNNERS[block.language](block, scope)
-    finally:
-        for own in set(sys.modules) - before:
-            if str(tmp_path) in str(getattr(sys.modules[own], "__file__", "")):
-                del sys.modules[own]
+    if shows_output and name(page) not in LONG:
+        run_blocks(page, str, str)
+    else:
+        run_blocks(page, cut, words)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("page", sorted(LONG))
+def test_blocks_run_at_full_length(page: str) -> None:
+    run_blocks(ROOT / page, str, str)
+
+
+def run_blocks(page: Path, changed: Callable[[str], str], compared: Callable[[str], str]) -> None:
+    """Run the blocks of a page.
+
+    Args:
+        page: page.
+        changed: returns the text of a block to run.
+        compared: returns the part of an output that must be as the page shows it.
+    """
+    scope = {"__name__": "page", "compared": compared}
+    for block in blocks(page):
+        if block.reason is None:
+            RUNNERS[block.language](
+                block if block.language == "text" else replace(block, text=changed(block.text)), scope
+            )
+
+
+def words(text: str) -> str:
+    """Return an output without its numbers."""
+    return re.sub(rf"{NUMBER.pattern}(?: [kMG]?B\b)?", "#", text)
 
 
 def test_the_readme_shows_the_run_of_the_front_page() -> None:
@@ -81,28 +138,32 @@ def run_python(block: CodeBlock, scope: dict[str, Any]) -> None:
 
 def check_output(block: CodeBlock, scope: dict[str, Any]) -> None:
     """A block of text is what the block before it prints."""
+    compared = scope["compared"]
     if "printed" in scope and not scope["measures"]:
-        assert scope.pop("printed") == block.text
+        assert compared(scope.pop("printed")) == compared(block.text)
     else:
-        assert differences(block.text, scope.pop("printed", None) or scope["told"]) == []
+        assert differences(compared(block.text), compared(scope.pop("printed", None) or scope["told"])) == []
 
 
 def run_shell(block: CodeBlock, scope: dict[str, Any]) -> None:
     scope.pop("printed", None)
     with redirect_stdout(StringIO()) as told:
-        run_lines(block, scope)
+        run_lines(block.text)
     scope["told"] = told.getvalue()
 
 
-def run_lines(block: CodeBlock, scope: dict[str, Any]) -> None:
-    for line in re.sub(r"\\\n\s*", " ", block.text).splitlines():
-        words = shlex.split(line, comments=True)
-        if words[:4] == ["pip", "install", "-q", "uv"]:  # the two commands of the README: .ci/run runs them
-            words = words[words.index("run") + 1 :]
-            if words[0] == "pytest":
+def run_lines(text: str) -> None:
+    for line in re.sub(r"\\\n\s*", " ", without_ray(text)).splitlines():
+        command = shlex.split(line, comments=True)
+        if command[:4] == ["pip", "install", "-q", "uv"]:  # the two commands of the README: .ci/run runs them
+            command = command[command.index("run") + 1 :]
+            if command[0] == "pytest":
                 continue
-        assert words[0] in RUN, f"{line}: mark the block by <!-- not run: REASON -->"
-        run_words(words, scope["shortened"])
+        assert command[0] in RUN, f"{line}: mark the block by <!-- not run: REASON -->"
+        group: Any = commands.cli if command[0] == "raysim" else partitioning_commands._group
+        with pytest.raises(SystemExit) as ended:
+            run_command(group, command[0], command[1:])
+        assert not ended.value.code, line
 
 
 def test_the_page_of_the_partitioner_needs_what_it_installs() -> None:
@@ -173,17 +234,6 @@ def test_output_that_differs_is_found() -> None:
     assert differences("seconds 1.5 60\n", "seconds 2.5 7\n") and differences("epsilon 0.02\n", "epsilon 0.0004\n")
     assert differences("a 0.52\n", "a 0.42\n") and differences("a 2\n", "a 3\n") and differences("a\n", "a\nb\n")
     assert differences("a\nc\n", "a\nb\nc\n") and differences("a\nb\n", "a\n") and differences("b\na\n", "a\nb\n")
-
-
-def run_words(words: list[str], shortened: bool = True) -> None:
-    group: Any = commands.cli if words[0] == "raysim" else partitioning_commands._group
-    arguments = words[1:]
-    if words[0] == "raysim" and arguments[0] in SHORT:
-        arguments += [] if "--inline" in arguments else ["--inline"]
-        arguments += SHORT[arguments[0]] if shortened else []
-    with pytest.raises(SystemExit) as ended:
-        run_command(group, words[0], arguments)
-    assert not ended.value.code, words
 
 
 RUNNERS: dict[str, Callable[[CodeBlock, dict[str, Any]], None]] = {

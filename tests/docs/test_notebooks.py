@@ -1,14 +1,13 @@
 """The tutorials as notebooks: equal to the pages, and run by a kernel (`slow`)."""
 
 import os
-import re
 import sys
 from pathlib import Path
 
 import pytest
 
 from docs.tutorials.notebooks import TUTORIALS, notebook
-from tests.kit.pages import DOCS, SHORT
+from tests.kit.pages import DOCS, cut, without_ray
 
 
 @pytest.mark.parametrize("name", TUTORIALS)
@@ -17,13 +16,6 @@ def test_a_notebook_is_that_of_its_page(name: str) -> None:
     assert written.read_text(encoding="utf-8") == notebook(page.read_text(encoding="utf-8")), (
         "run `uv run python -m docs.tutorials.notebooks`"
     )
-
-
-def shorter(source: str) -> str:
-    """Return a cell of commands that run in a few seconds, without Ray."""
-    for command, arguments in SHORT.items():
-        source = re.sub(rf"^(raysim {command} .*)$", rf"\1 --inline {' '.join(arguments)}", source, flags=re.MULTILINE)
-    return source.replace("--inline --inline", "--inline")
 
 
 @pytest.mark.slow
@@ -35,6 +27,6 @@ def test_a_notebook_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
     cells = nbformat.read(DOCS / "tutorials" / f"{name}.ipynb", as_version=4)
     for cell in cells.cells:
-        cell.source = shorter(cell.source) if cell.source.startswith("%%sh") else cell.source
+        cell.source = cut(without_ray(cell.source))
     done = nbclient.NotebookClient(cells, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert all(each.execution_count for each in done.cells if each.cell_type == "code")

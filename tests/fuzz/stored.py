@@ -18,7 +18,6 @@ from typing import Any, Literal
 import click
 import pyarrow.parquet as pq
 
-import raysim
 from raysim.common.errors import DamagedError, InputError, StoppedError
 from raysim.simulation.api import resume_experiment
 from raysim.simulation.options import RunOptions
@@ -27,6 +26,7 @@ from raysim.store.location import RunLocation
 from raysim.store.resume import run_of
 from raysim.store.summary import read_summary
 from raysim.watching.progress import Watcher
+from tests.kit.runs import quick_run
 
 MIDDLES = ("fedbn", "fedmmb", "radfed", "fedasync")
 """Algorithms in progress at the damage: with personal state, travelling models, updates under way."""
@@ -191,11 +191,11 @@ class Stores:
         self._home, self._middles = home, middles
         self._whole: dict[str, Mapping[str, Any]] = {}
         for middle in middles:
-            raysim.run(experiment(middle), home / f"whole-{middle}", inline=True)
+            quick_run(experiment(middle), home / f"whole-{middle}", inline=True)
             self._whole[middle] = left(home / f"whole-{middle}")
             meddler = Meddler(middle, 5, ask)
             try:
-                raysim.run(experiment(middle), home / middle, inline=True, watcher=meddler, stop=meddler.stop)
+                quick_run(experiment(middle), home / middle, inline=True, watcher=meddler, stop=meddler.stop)
             except StoppedError:
                 continue
             raise AssertionError(f"{middle} was not stopped")

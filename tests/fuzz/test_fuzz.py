@@ -52,13 +52,20 @@ def hold(name: str, cases: int, wrong: Callable[[int], object], options: str = "
 FIRST = "--first {seed} --count 1"
 
 
-def test_tables_of_devices() -> None:
-    hold("devices", 50, lambda seed: devices.check(seed)[1])
+@pytest.fixture(params=[pytest.param(1, id="few"), pytest.param(10, id="many", marks=pytest.mark.slow)])
+def times(request: pytest.FixtureRequest) -> int:
+    """Return how many times the few cases of each run of the tests to draw."""
+    factor: int = request.param
+    return factor
 
 
-def test_stored_files(tmp_path: Path) -> None:
+def test_tables_of_devices(times: int) -> None:
+    hold("devices", 50 * times, lambda seed: devices.check(seed)[1])
+
+
+def test_stored_files(tmp_path: Path, times: int) -> None:
     stores = Stores(tmp_path, ("fedbn",))
-    hold("stored", 2, lambda seed: stores.stopped(seed).wrong or stores.going_on(seed).wrong)
+    hold("stored", times, lambda seed: stores.stopped(seed).wrong or stores.going_on(seed).wrong)
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +73,12 @@ def populations(tmp_path_factory: pytest.TempPathFactory) -> Populations:
     return Populations.at(tmp_path_factory.mktemp("populations"))
 
 
-def test_populations(populations: Populations) -> None:
+def test_populations(populations: Populations, times: int) -> None:
     def wrong(seed: int) -> str:
         check_population(seed, populations)  # raises an error of its own
         return ""
 
-    hold("populations", 12, wrong)
+    hold("populations", 4 * times, wrong)
 
 
 def test_a_cache_that_is_damaged_says_that_it_can_go(
@@ -89,12 +96,12 @@ def test_a_cache_that_is_damaged_says_that_it_can_go(
     quick_run(config, tmp_path / "run", inline=True)
 
 
-def test_data_files(tmp_path: Path) -> None:
+def test_data_files(tmp_path: Path, times: int) -> None:
     def wrong(seed: int) -> str:
         (tmp_path / f"{seed}").mkdir()
         return survive_file(seed, tmp_path / f"{seed}").wrong
 
-    hold("files", 1, wrong, FIRST)
+    hold("files", times, wrong, FIRST)
 
 
 @pytest.fixture
@@ -104,20 +111,20 @@ def inputs() -> Iterator[Inputs]:
     place.close()
 
 
-def test_commands(inputs: Inputs) -> None:
+def test_commands(inputs: Inputs, times: int) -> None:
     with ThreadPoolExecutor(2) as pool:
-        outcomes = dict(enumerate(pool.map(inputs.case, range(SEED, SEED + 16)), SEED))
-    hold("inputs", 16, lambda seed: outcomes[seed].wrong, FIRST)
+        outcomes = dict(enumerate(pool.map(inputs.case, range(SEED, SEED + 6 * times)), SEED))
+    hold("inputs", 6 * times, lambda seed: outcomes[seed].wrong, FIRST)
 
 
 @pytest.mark.parametrize(("room", "cases"), [("run", 1), ("population", 1), ("refusal", 5)])
-def test_names(room: str, cases: int) -> None:
-    hold("names", cases, lambda seed: names.check(seed, room)[1], f"{{seed}} {{stop}} {room}")
+def test_names(room: str, cases: int, times: int) -> None:
+    hold("names", cases * times, lambda seed: names.check(seed, room)[1], f"{{seed}} {{stop}} {room}")
 
 
 @SSL
-def test_job_servers() -> None:
-    hold("jobs", 3, lambda seed: cluster.check(seed)[1])
+def test_job_servers(times: int) -> None:
+    hold("jobs", 3 * times, lambda seed: cluster.check(seed)[1])
 
 
 @SSL
@@ -130,18 +137,19 @@ def test_a_link_in_place_of_the_folder_is_refused(tmp_path: Path, monkeypatch: p
     assert status == 2 and not (tmp_path / "elsewhere").exists(), shown
 
 
-def test_disturbed_runs(tmp_path: Path) -> None:
+def test_disturbed_runs(tmp_path: Path, times: int) -> None:
     """Inline alone, because a Ray of several nodes takes longer to start than all other cases."""
     drawn = (case for case in map(Case, count(SEED)) if not case.on_grid and not case.on_own_ray)
-    (case,) = islice(drawn, 1)
-    outcome = survive_disturbance(case, tmp_path, None)
-    again = f"uv run python -m tests.fuzz disturbed --first {case.seed} --count 1"
-    assert outcome.injured and not outcome.wrong, f"{case}: {outcome}; {again}"
+    for case in islice(drawn, times):
+        (folder := tmp_path / f"{case.seed}").mkdir()
+        outcome = survive_disturbance(case, folder, None)
+        again = f"uv run python -m tests.fuzz disturbed --first {case.seed} --count 1"
+        assert outcome.injured and not outcome.wrong, f"{case}: {outcome}; {again}"
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc, which builds the library that strikes")
-def test_writes() -> None:
-    options = ["--only", "population", "--first", f"{SEED}", "--count", "4"]
+def test_writes(times: int) -> None:
+    options = ["--only", "population", "--first", f"{SEED}", "--count", f"{2 * times}"]
     done = subprocess.run(
         [sys.executable, "-m", "tests.fuzz", "writes", *options], capture_output=True, text=True, check=False
     )

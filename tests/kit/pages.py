@@ -74,5 +74,12 @@ def anchors(text: str) -> set[str]:
     return found | set(re.findall(r"id=\"([^\"]+)\"", prose))
 
 
-SHORT = {"run": ["--set", "rounds=2"], "study": [], "resume": []}
-"""Commands that run without Ray here, and the arguments that make them short."""
+def without_ray(text: str) -> str:
+    """Return the commands of a block as commands that run in one process."""
+    return re.sub(r"\braysim (?:run|study|resume) \S+", r"\g<0> --inline", text)
+
+
+def cut(text: str) -> str:
+    """Return a block whose runs have two rounds."""
+    text = re.sub(r"\braysim run \S+", r"\g<0> --set rounds=2", text)
+    return re.sub(r"(\brounds\"? ?[=:] ?)\d+", r"\g<1>2", text)

@@ -15,7 +15,6 @@ from typing import Any
 
 import tomli_w
 
-import raysim
 from algorithms.names import ALGORITHMS
 from tests.fuzz.disturbed.grid import Grid
 from tests.fuzz.disturbed.injuries import (
@@ -35,6 +34,7 @@ from tests.fuzz.disturbed.injuries import (
     tear_checkpoint,
 )
 from tests.fuzz.disturbed.run import BRITTLE, OPTIONS, ROUNDS, Run, experiment, left
+from tests.kit.runs import quick_run
 
 INJURIES: dict[str, Injury] = {
     "an actor killed": kill_actor,
@@ -151,7 +151,7 @@ def undisturbed(algorithm: str, own_model: bool) -> dict[str, Any]:
     """What the run leaves that nothing happens to, in this process."""
     file = _peace() / f"{algorithm.replace(' ', '-')}-{own_model}.toml"
     file.write_text(tomli_w.dumps(experiment(algorithm, own_model)))
-    raysim.run(file, file.with_suffix(""), inline=True)
+    quick_run(file, file.with_suffix(""), inline=True)
     return left(file.with_suffix(""))
 
 

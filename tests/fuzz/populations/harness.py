@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 
 import partitioning
-import raysim
 from partitioning import InputError
 from tests.fuzz.populations import sound as populations
 from tests.fuzz.populations.damage import HARMFUL, SEALED
 from tests.fuzz.populations.sound import Sound
+from tests.kit.runs import quick_resume
 
 SECONDS = 120
 """What a case may take on a busy machine; a sound one takes one or two."""
@@ -135,7 +135,7 @@ def _resumed(sound: Sound, folder: Path, expected: str) -> None:
         raise WrongError("a run that was refused left a folder without a round")
     shutil.rmtree(folder / "population")
     shutil.copytree(sound.folder, folder / "population")
-    if populations.digest_of(raysim.resume(folder / "run", inline=True)) != expected:
+    if populations.digest_of(quick_resume(folder / "run", inline=True)) != expected:
         raise WrongError("a run that was resumed on the sound population gave something else")
 
 

@@ -17,6 +17,7 @@ import raysim
 from partitioning import Population
 from raysim.data.arrays import flat
 from raysim.data.sources import load
+from tests.kit.runs import quick_run
 
 ROWS, TEST_ROWS = 150, 40
 
@@ -133,7 +134,7 @@ def _values(batch: pa.RecordBatch) -> bytes:
 def run(folder: Path, experiment: dict[str, Any], out: Path) -> str:
     """Run an experiment on a population, in this process; a digest of its model and its metrics."""
     data = {**experiment.get("data", {}), "population": str(folder)}
-    return digest_of(raysim.run({**experiment, "data": data}, out, inline=True))
+    return digest_of(quick_run({**experiment, "data": data}, out, inline=True))
 
 
 def digest_of(done: raysim.Run) -> str:

@@ -15,6 +15,7 @@ from partitioning import InputError, Population
 from partitioning.common.sealing import sealed
 from raysim.data.sources import load
 from tests.fuzz.populations.sound import EXPERIMENT, numbers
+from tests.kit.runs import quick_run
 
 
 def small(tmp_path: Path, **columns: Any) -> Path:
@@ -28,7 +29,7 @@ def small(tmp_path: Path, **columns: Any) -> Path:
 
 
 def train(folder: Path, tmp_path: Path, **keys: Any) -> raysim.Run:
-    return raysim.run({**EXPERIMENT, "data": {"population": str(folder)}, **keys}, tmp_path / "run", inline=True)
+    return quick_run({**EXPERIMENT, "data": {"population": str(folder)}, **keys}, tmp_path / "run", inline=True)
 
 
 def with_last(value: Any) -> Any:

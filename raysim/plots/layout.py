@@ -1,0 +1,40 @@
+"""Layout of a figure with one axes."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import LayoutEngine
+
+PAD = 1 / 24  # inches around the figure, as in matplotlib's constrained layout
+TRIES = 3  # each may change the ticks
+
+
+class SnugLayout(LayoutEngine):
+    """Axes as large as their title and labels leave room for.
+
+    The figure is the one of matplotlib's constrained layout, which measures each label twice. Measuring takes longer
+    than drawing.
+    """
+
+    _adjust_compatible = True
+    _colorbar_gridspec = False
+
+    def execute(self, fig: Figure) -> None:  # type: ignore[override]
+        (axes,) = fig.axes
+        renderer = fig._get_renderer()  # type: ignore[attr-defined]
+        ticks = None
+        for _ in range(TRIES):
+            if ticks == (ticks := _ticks(axes)):
+                break
+            position, outside = axes.get_position(), axes.get_tightbbox(renderer, for_layout_only=True)
+            assert outside is not None
+            box = outside.transformed(fig.transFigure.inverted())
+            pad = PAD / fig.get_size_inches()
+            low, high = position.min - box.min + pad, 1 - (box.max - position.max) - pad
+            axes._set_position((*low, *(high - low)))
+
+
+def _ticks(axes: Axes) -> Any:
+    return [np.asarray(axis.get_majorticklocs()).tolist() for axis in (axes.xaxis, axes.yaxis)]
