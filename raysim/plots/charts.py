@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from partitioning.common.text import caption, printable
 from partitioning.pictures.plain import missing_glyphs_shown
 from raysim.common.statistics import mean_and_std
-from raysim.plots.layout import SnugLayout
 from raysim.plots.panels import DENSE, FORMS, MARKERS, Panel, Values, legend_key, markers, set_scale, thinned
 from raysim.plots.style import INK, Stroke, as_file, style, themed, to_svg
 
@@ -69,7 +68,7 @@ def chart(
     """
     width = WIDE / 3 if len(panels) > 2 else HALF
     with style(name):
-        figures = [Figure((width, HEIGHT), layout=SnugLayout()) for _ in panels]
+        figures = [Figure((width, HEIGHT), layout="constrained") for _ in panels]
         grid = [figure.subplots() for figure in figures]
         drawn = [thinned(panel, DENSE) for panel in panels]
         has_dots = markers(drawn) <= MARKERS
@@ -157,7 +156,7 @@ def save_figure(drawing: Figure, path: Path, form: Literal["pdf", "svg"]) -> Non
 def single_axes(name: str, width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
     """Yield a figure in the charts' style and its only axes; width and height are in inches."""
     with style(name):
-        figure = Figure((width, height), layout=SnugLayout())
+        figure = Figure((width, height), layout="constrained")
         yield figure, figure.subplots()
 
 
