@@ -147,7 +147,7 @@ OWN: dict[str, dict[str, Any]] = {
 EXPERIMENT: dict[str, Any] = {
     "seed": 3,
     "rounds": 2,
-    "data": {"dataset": "digits"},
+    "data": {"dataset": "digits", "sample": 0.4},
     "partition": {"scheme": "iid", "clients": 5, "local_test": 0.2},
     "algorithm": [{"name": "fedavg", "cohort": 3, "label": f"own-{name}", **more} for name, more in OWN.items()],
     "model": {"hidden": [6]},

@@ -204,6 +204,7 @@ def test_a_table_of_devices_and_the_virtual_time_to_a_target(tmp_path: Path) -> 
     table = tmp_path / "table.parquet"
     pq.write_table(pa.table({"client": list(range(6)), "compute": [10.0 * (client + 1) for client in range(6)]}), table)
     config = deepcopy(SMALL) | {"study": {"seeds": [1], "folds": 3}, "devices": {"table": str(table)}}
+    config["algorithm"] = config["algorithm"][:1]
     config["evaluate"] = {"metrics": ["accuracy"], "every": 1, "target": {"held_out_accuracy": 0.0}}
     done = raysim.study(config, tmp_path / "study", inline=True)
     assert set(done.trials["status"].to_pylist()) == {"done"}
@@ -247,8 +248,7 @@ def test_draws_of_the_partition_are_made_and_paired(tmp_path: Path) -> None:
     assert "paired by partition, seed and test fold" in (tmp_path / "study" / "table.md").read_text()
 
 
-@pytest.fixture
-def personal() -> dict[str, Any]:
+def personal_config() -> dict[str, Any]:
     """FedBN and Ditto, searched on their own clients' data."""
     config = {**deepcopy(SMALL), "partition": {"scheme": "iid", "clients": 4, "local_test": 0.25}}
     config["model"] = {"name": "mlp", "hidden": [4], "norm": "batch"}
@@ -258,39 +258,48 @@ def personal() -> dict[str, Any]:
     return config
 
 
+@pytest.fixture
+def personal() -> dict[str, Any]:
+    return personal_config()
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> StudyProgress:
+    return raysim.study(personal_config(), tmp_path_factory.mktemp("searched") / "study", inline=True)
+
+
 def test_personal_methods_are_searched_on_validation_parts_of_their_clients(
-    personal: dict[str, Any], tmp_path: Path
+    personal: dict[str, Any], searched: StudyProgress
 ) -> None:
-    done = raysim.study(personal, tmp_path / "study", inline=True)
-    whole, part = sorted((tmp_path / "study" / "populations").iterdir(), key=lambda path: len(path.name))
+    done, folder = searched, searched.folder
+    whole, part = sorted((folder / "populations").iterdir(), key=lambda path: len(path.name))
     assert Population.open(part).sizes.sum() < Population.open(whole).sizes.sum()
     rows = done.trials.to_pylist()
     assert len(rows) == sum(done.planned.values()) == 6 and done.select_by == "local_validation_accuracy"
     for row in rows:
-        config = tomllib.loads((tmp_path / "study" / "trials" / row["trial"] / "config.toml").read_text())
+        config = tomllib.loads((folder / "trials" / row["trial"] / "config.toml").read_text())
         is_search = row["stage"] == "search"
         assert Path(config["data"]["population"]) == (part if is_search else whole).resolve()
         assert (row["local_validation_accuracy"] is None, row["local_accuracy"] is None) == (not is_search, is_search)
     for name in ("fedbn", "ditto"):
-        searched = [row for row in rows if row["algorithm"] == name and row["stage"] == "search"]
-        best = max(searched, key=lambda row: float(row["local_validation_accuracy"]))
+        tried = [row for row in rows if row["algorithm"] == name and row["stage"] == "search"]
+        best = max(tried, key=lambda row: float(row["local_validation_accuracy"]))
         assert done.winners["digits", name] == json.loads(best["point"])
-    before = stamps(tmp_path / "study")
-    raysim.study(personal, tmp_path / "study", inline=True)
-    assert stamps(tmp_path / "study") == before
+    before = stamps(folder)
+    raysim.study(personal, folder, inline=True)
+    assert stamps(folder) == before
 
 
 def test_the_search_does_not_see_the_test_parts_of_clients_made_earlier(
-    personal: dict[str, Any], tmp_path: Path
+    personal: dict[str, Any], searched: StudyProgress, tmp_path: Path
 ) -> None:
-    first = raysim.study(personal, tmp_path / "first", inline=True)
-    whole = min((tmp_path / "first" / "populations").iterdir(), key=lambda path: len(path.name))
+    whole = min((searched.folder / "populations").iterdir(), key=lambda path: len(path.name))
     earlier = {key: value for key, value in personal.items() if key != "partition"}
     earlier["data"] = {"population": str(whole)}
     earlier["study"] = {**personal["study"], "datasets": {"digits": {}}}
     done = raysim.study(earlier, tmp_path / "study", inline=True)
     key = ("algorithm", "point", "stage", "local_validation_accuracy", "local_accuracy")
-    values = [{tuple(row[name] for name in key) for row in each.trials.to_pylist()} for each in (first, done)]
+    values = [{tuple(row[name] for name in key) for row in each.trials.to_pylist()} for each in (searched, done)]
     assert values[0] == values[1]
 
 
