@@ -10,6 +10,7 @@ from raysim.common.errors import InputError, StoppedError
 from raysim.data.sets.tabular import COVERTYPE
 from raysim.reproduction.file import read_reproduction, reproductions
 from raysim.reproduction.reproducing import reproduce
+from raysim.reproduction.verdict import JudgedClaim
 from raysim.studies.file import Study
 from raysim.studies.showing import Board
 
@@ -31,12 +32,22 @@ def test_claims_are_of_what_is_run(name: str) -> None:
     assert len(set(says)) == len(says)
 
 
-def test_a_reproduction_leaves_its_claims(tmp_path: Path) -> None:
+Reproduced = tuple[Path, tuple[JudgedClaim, ...]]
+CHANGES = ["model.hidden=[16]"]
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Reproduced:
+    """The folder of a reduced reproduction, and its claims."""
+    folder = tmp_path_factory.mktemp("reproduced")
+    return reproduce(_small(folder), folder / "run", changes=CHANGES, inline=True)
+
+
+def test_a_reproduction_leaves_its_claims(reproduced: Reproduced) -> None:
     """Reduced to two rounds of one data set of two: only what is written is looked at."""
-    changes = ["model.hidden=[16]"]
-    _, claims = reproduce(_small(tmp_path), tmp_path / "run", changes=changes, inline=True)
+    folder, claims = reproduced
     assert [each.verdict for each in claims] == ["holds", "not tested here", "not tested here"]
-    page = (tmp_path / "run" / "claims.md").read_text()
+    page = (folder / "claims.md").read_text()
     assert (
         "raysim reproduce small --set 'model.hidden=[16]'" in page
         and "| ✓ holds |" in page
@@ -45,13 +56,13 @@ def test_a_reproduction_leaves_its_claims(tmp_path: Path) -> None:
     assert "`rounds` 2 (paper: 100)" in page
 
 
-def test_a_reproduction_comes_again_to_the_byte(tmp_path: Path) -> None:
+def test_a_reproduction_comes_again_to_the_byte(reproduced: Reproduced, tmp_path: Path) -> None:
     """A record has a digest that a second run, in another folder, comes to; other rounds do not."""
-    found = {}
-    for name, changes in (("one", []), ("again", []), ("other", ["rounds=3"])):
-        reproduce(_small(tmp_path), tmp_path / name, changes=changes, inline=True)
-        found[name] = json.loads((tmp_path / name / "claims.json").read_text())["sha256"]
-    assert found["one"] == found["again"] != found["other"]
+    folders = [reproduced[0]]
+    for name, changes in (("again", CHANGES), ("other", [*CHANGES, "rounds=3"])):
+        folders.append(reproduce(_small(tmp_path), tmp_path / name, changes=changes, inline=True)[0])
+    one, again, other = (json.loads((folder / "claims.json").read_text())["sha256"] for folder in folders)
+    assert one == again != other
 
 
 class Interrupting(Board):
