@@ -21,7 +21,7 @@ class SnugLayout(LayoutEngine):
     _adjust_compatible = True
     _colorbar_gridspec = False
 
-    def execute(self, fig: Figure) -> None:  # type: ignore[override]
+    def execute(self, fig: Figure) -> None:
         (axes,) = fig.axes
         renderer = fig._get_renderer()  # type: ignore[attr-defined]
         ticks = None
@@ -31,9 +31,11 @@ class SnugLayout(LayoutEngine):
             position, outside = axes.get_position(), axes.get_tightbbox(renderer, for_layout_only=True)
             assert outside is not None
             box = outside.transformed(fig.transFigure.inverted())
-            pad = PAD / fig.get_size_inches()
-            low, high = position.min - box.min + pad, 1 - (box.max - position.max) - pad
-            axes._set_position((*low, *(high - low)))
+            pad = PAD / np.asarray(fig.get_size_inches())
+            low = np.asarray(position.min) - box.min + pad
+            high = 1 - (np.asarray(box.max) - position.max) - pad
+            left, bottom, width, height = [*low, *(high - low)]
+            axes._set_position((left, bottom, width, height))  # type: ignore[attr-defined]  # `set_position` ends a layout
 
 
 def _ticks(axes: Axes) -> Any:
