@@ -9,7 +9,7 @@ import tomli_w
 
 from raysim.store.summary import read_summary, write_summary
 
-METRICS = ("accuracy", "macro_f1", "weighted_f1", "auc", "loss")
+METRICS = ("accuracy", "auc", "loss")
 
 
 def write_run(

@@ -4,66 +4,62 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 HEAVY = {"torch", "ray", "numpy", "pyarrow", "pandas", "matplotlib", "sklearn", "scipy", "cvxpy", "pydantic"}
 READING = {"numpy", "pyarrow", "pydantic"}
 UNUSED = {"ray", "sklearn", "cvxpy", "torchvision", "datasets", "mlflow", "wandb", "tensorboard"}
 """Packages that a run of the quickstart has no use for. pyarrow imports pandas where it is installed."""
 
 
-def loaded(module: str, *arguments: object, status: int = 0) -> set[str]:
-    """Return the packages in `sys.modules` at the end of a command."""
+def loaded(module: str, *commands: list[object], status: int = 0) -> set[str]:
+    """Return the packages in `sys.modules` after commands, one after the other in one process."""
     code = (
-        f"import sys; sys.argv = {['command', *map(str, arguments)]!r}\n"
-        f"from {module} import main\n"
-        "try: main()\n"
-        "finally: print('\\n' + ' '.join(sys.modules))"
+        f"import sys\nfrom {module} import main\nends = []\n"
+        f"for command in {[list(map(str, each)) for each in commands]!r}:\n"
+        "    sys.argv = ['command', *command]\n"
+        "    try: ends.append(main())\n"
+        "    except SystemExit as end: ends.append(end.code)\n"
+        "print('\\n' + repr([end or 0 for end in ends]) + '\\n' + ' '.join(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == status, done.stderr
-    return {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()}
+    *_, ends, modules = done.stdout.splitlines()
+    assert ends == repr([status] * len(commands)), done.stderr
+    return {name.partition(".")[0] for name in modules.split()}
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["resume", "--help"], ["study", "--help"]])
-def test_help_loads_nothing_that_takes_seconds(arguments: list[str]) -> None:
-    assert not loaded("raysim.cli.commands", *arguments) & HEAVY
+def test_help_loads_nothing_that_takes_seconds() -> None:
+    commands: list[list[object]] = [["--help"], ["run", "--help"], ["resume", "--help"], ["study", "--help"]]
+    assert not loaded("raysim.cli.commands", *commands) & HEAVY
 
 
-@pytest.mark.parametrize("arguments", [["list", "keys"], ["list", "keys", "local"], ["list", "algorithms"]])
-def test_lists_are_printed_without_torch(arguments: list[str]) -> None:
-    assert not loaded("raysim.cli.commands", *arguments) & {"torch", "ray", "matplotlib", "sklearn"}
+def test_lists_are_printed_without_torch() -> None:
+    commands: list[list[object]] = [["list", "keys"], ["list", "keys", "local"], ["list", "algorithms"]]
+    assert not loaded("raysim.cli.commands", *commands) & {"torch", "ray", "matplotlib", "sklearn"}
 
 
-@pytest.mark.parametrize("name", ["nosuch.toml", "quikstart", "broken.toml"])
-def test_a_file_that_cannot_be_read_is_refused_before_torch_is_loaded(name: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_refused_before_torch_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "broken.toml").write_text("[data\n")
-    path = tmp_path / name if name.endswith("toml") else name
-    assert not loaded("raysim.cli.commands", "run", path, status=2) & (HEAVY - READING)
+    files = [tmp_path / "nosuch.toml", "quikstart", tmp_path / "broken.toml"]
+    assert not loaded("raysim.cli.commands", *(["run", file] for file in files), status=2) & (HEAVY - READING)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_wrong_input_is_refused_before_torch_is_loaded() -> None:
+    commands: list[list[object]] = [
         ["run", "quickstart", "--set", "lr=0.1"],
         ["run", "quickstart", "--set", "data.shifts=[]", "--set", "data.dataset=file:nosuch.parquet"],
         ["run", "quickstart", "--address", "nowhere"],
         ["run", "quickstart", "--actors", "0"],
-        ["run", "quickstart", "--inline", "--out", str(Path(__file__).parent)],
+        ["run", "quickstart", "--inline", "--out", Path(__file__).parent],
         ["study", "radfed-study-small", "--set", "local.rate=0.1"],
-    ],
-    ids=" ".join,
-)
-def test_wrong_input_is_refused_before_torch_is_loaded(arguments: list[str]) -> None:
-    assert not loaded("raysim.cli.commands", *arguments, status=2) & {"torch", "ray", "matplotlib", "sklearn"}
+    ]
+    assert not loaded("raysim.cli.commands", *commands, status=2) & {"torch", "ray", "matplotlib", "sklearn"}
 
 
-@pytest.mark.parametrize("name", ["quickstart", "radfed-small"])
-def test_an_experiment_of_built_in_parts_is_read_without_torch(name: str) -> None:
+def test_an_experiment_of_built_in_parts_is_read_without_torch() -> None:
     """A wrong key is refused at once only if nothing on the way to the checks imports torch at its top."""
     code = (
         "import sys\nfrom raysim.config.experiment import Experiment\nfrom raysim.config.read import read\n"
-        f"Experiment.of(read({name!r}))\nprint(*sys.modules)"
+        "for name in ('quickstart', 'radfed-small'): Experiment.of(read(name))\nprint(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     packages = {module.partition(".")[0] for module in done.stdout.split()}
@@ -71,13 +67,13 @@ def test_an_experiment_of_built_in_parts_is_read_without_torch(name: str) -> Non
 
 
 def test_help_of_the_partitioner_loads_no_arrays() -> None:
-    assert not loaded("partitioning.cli.commands", "--help") & HEAVY
+    assert not loaded("partitioning.cli.commands", ["--help"]) & HEAVY
 
 
 def test_a_run_in_this_process_loads_only_what_it_needs(tmp_path: Path) -> None:
     small = ["rounds=1", "partition.clients_per_domain=2", "model.hidden=[8]"]
     changes = [text for change in small for text in ("--set", change)]
-    packages = loaded("raysim.cli.commands", "run", "quickstart", "--inline", "--out", tmp_path / "run", *changes)
+    packages = loaded("raysim.cli.commands", ["run", "quickstart", "--inline", "--out", tmp_path / "run", *changes])
     assert not packages & UNUSED
     assert {"torch", "matplotlib"} <= packages
 

@@ -89,7 +89,7 @@ def test_best_values_and_rounds_to_targets(tmp_path, out):
 
 
 def test_runs_side_by_side_are_told_apart(tmp_path, out):
-    runs = [write_run(tmp_path / "a" / "run"), write_run(tmp_path / "b" / "run"), write_run(tmp_path / "other")]
+    runs = [write_run(tmp_path / name, rounds=0) for name in ("a/run", "b/run", "other")]
     text = Outline(page_of(*runs, out=out)).text
     for label in ("run (1)/fedavg", "run (2)/radfed", "other/fedavg"):
         assert label in text
@@ -98,7 +98,7 @@ def test_runs_side_by_side_are_told_apart(tmp_path, out):
 def test_a_default_folder_s_time_is_no_part_of_the_title(tmp_path, out):
     title = re.compile(r"<h1><small>raysim</small>(.*?)</h1>")
     names = ("quickstart-20260102-030405", "other-2026")
-    runs = [write_run(tmp_path / name, ["fedavg"]) for name in names]
+    runs = [write_run(tmp_path / name, ["fedavg"], rounds=0) for name in names]
     assert [title.findall(page_of(run, out=out)) for run in runs] == [["quickstart"], ["other-2026"]]
     assert title.findall(page_of(*runs, out=out)) == [", ".join(names)]
 
@@ -148,7 +148,7 @@ def test_only_what_was_measured_is_drawn(tmp_path, out):
 
 
 def test_weights_in_the_aggregation_are_shown(tmp_path, out):
-    run = write_run(tmp_path / "run", ["fedavg", "fedbs", "mine"])
+    run = write_run(tmp_path / "run", ["fedavg", "fedbs", "mine"], rounds=0)
     told(run / "fedavg", algorithm="Algorithm(weighting=Samples(), server=Assign())")
     told(run / "fedbs", algorithm="Algorithm(weighting=ClientLoss(of='training'), then=Algorithm(weighting=Equal()))")
     told(run / "mine", algorithm="Algorithm(weighting=Root(power=0.5))")
@@ -158,7 +158,7 @@ def test_weights_in_the_aggregation_are_shown(tmp_path, out):
 
 
 def test_names_are_escaped(tmp_path, out):
-    page = page_of(write_run(tmp_path / "a & <b>", ["<script>alert(1)"]), out=out)
+    page = page_of(write_run(tmp_path / "a & <b>", ["<script>alert(1)"], rounds=1), out=out)
     assert Outline(page).open == []
     assert "<script>alert" not in page
     assert "<b>" not in page
