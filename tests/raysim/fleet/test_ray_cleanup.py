@@ -161,7 +161,7 @@ def blocked(process: psutil.Process) -> int:
 
 @pytest.mark.slow
 def test_nothing_stays_after_success(tmp_path: Path, temporary: Path) -> None:
-    with started(tmp_path, temporary, "--set", "rounds=300") as run:
+    with started(tmp_path, temporary, "--set", "rounds=1500") as run:
         assert run.driver.wait(WAIT_SECONDS) == 0
         assert run.gone() and list(temporary.iterdir()) == []
 
