@@ -1,7 +1,6 @@
-"""FedAsync: both delays against plain references, its identities, and its virtual time."""
+"""FedAsync: both delays against plain references, and its identities."""
 
 import pickle
-from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -18,7 +17,6 @@ from algorithms import (
     Arrivals,
     Assign,
     Concurrent,
-    Drawn,
     DrawnDevices,
     Equal,
     Hinge,
@@ -40,13 +38,11 @@ from algorithms import (
     generator,
     matching,
     next_round,
-    parallelism,
     phases,
     radfed,
 )
 from algorithms.core.rows import UpdateRows
 from algorithms.fedprox import with_proximal
-from algorithms.parts.arrivals import Delay, Dispatcher, EventQueue, Flight, Timeline
 from algorithms.rounds.asynchronous import AsyncProgress
 from raysim.fleet.inline import InlineFleet
 from tests.kit.arrivals import LOCAL, Federation, simulate
@@ -288,97 +284,6 @@ def test_the_weighted_mix_by_hand() -> None:
     assert isinstance(whole, Packed) and whole.floats[0] == 3
     with pytest.raises(InputError, match=r"server.alpha x weight = 1.5: must be at most 1"):
         WeightedMix(0.5)(model, mean, 3.0, {}, layout)
-
-
-# Virtual time.
-
-
-def timelines(delay: Delay, clients: int, cohort: int, arrivals: int) -> list[Timeline]:
-    """The timeline after each arrival; the update of client k takes k + 1 seconds."""
-    dispatcher = Dispatcher(0, np.arange(clients), cohort, lambda client: client + 1.0)
-    events = EventQueue(Timeline(), delay, dispatcher)
-    events.depart()
-    found = [events.timeline]
-    for _ in range(arrivals):
-        events.next()
-        events.depart()
-        found.append(events.timeline)
-    return found
-
-
-def coming(timeline: Timeline) -> Flight:
-    return min(timeline.flights, key=lambda flight: (flight.due, flight.number))
-
-
-def under_way(timeline: Timeline) -> list[Flight]:
-    return [flight for flight in timeline.flights if flight.base <= timeline.version]
-
-
-def test_so_many_are_always_under_way() -> None:
-    for size in (1, 4, 10):
-        states = timelines(Concurrent(size), clients=10, cohort=3, arrivals=300)
-        assert all(len({flight.client for flight in each.flights}) == size == len(each.flights) for each in states)
-        assert all(each.sent == each.version + size for each in states)
-        times = [each.now for each in states]
-        assert times == sorted(times)
-    assert len(timelines(Concurrent(), clients=10, cohort=3, arrivals=1)[0].flights) == 3
-
-
-def test_among_equal_devices_the_order_is_that_of_the_dispatches() -> None:
-    events = EventQueue(Timeline(), Concurrent(), Dispatcher(0, np.arange(9), 4, lambda client: 1.0))
-    events.depart()
-    numbers = []
-    for version in range(20):
-        flight = events.next()
-        numbers.append((flight.number, version - flight.base))
-        events.depart()
-    assert numbers == [(i + 1, min(i, 3)) for i in range(20)]
-
-
-def test_idle_clients_have_equal_chances() -> None:
-    dispatcher = Dispatcher(0, np.array([3, 5, 8, 13, 21, 34]), 3, lambda client: 1.0)
-    for busy in ([], [3], [34, 5], [21, 3, 13], [3, 5, 8, 13, 21]):
-        idle = [client for client in (3, 5, 8, 13, 21, 34) if client not in busy]
-        for number in range(30):
-            place = int(dispatcher.rng(number).integers(len(idle)))
-            assert dispatcher.draw(dispatcher.rng(number), busy) == idle[place]
-
-
-def test_drawn_staleness_is_uniform_and_never_older_than_the_initial_model() -> None:
-    staleness = [each.version - coming(each).base for each in timelines(Drawn(4), clients=7, cohort=3, arrivals=2000)]
-    assert all(0 <= value <= min(4, number) for number, value in enumerate(staleness))
-    counts = Counter(staleness)
-    assert set(counts) == {0, 1, 2, 3, 4} and all(abs(count / 2000 - 0.2) < 0.03 for count in counts.values())
-
-
-@pytest.mark.parametrize("most", [0, 1, 2, 10])
-def test_the_average_parallelism_of_drawn_staleness(most: int) -> None:
-    states = timelines(Drawn(most), clients=50, cohort=3, arrivals=4000)
-    staleness = [each.version - coming(each).base for each in states[:-1]]
-    running = [len(under_way(each)) for each in states[:-1]]
-    # Each arrival of staleness s was under way in s + 1 intervals; those that did not arrive yet are left over.
-    left = sum(states[-2].version + 1 - flight.base for flight in under_way(states[-2]) if flight.due > states[-1].now)
-    assert sum(running) == sum(value + 1 for value in staleness) + left
-    assert np.mean(running) == pytest.approx(parallelism(most), rel=0.03)
-
-
-def test_the_staleness_that_matches_a_cohort() -> None:
-    assert [parallelism(most) for most in (0, 1, 2, 10)] == [1, 1.5, 2, 6]
-    assert [matching(parallel) for parallel in (1, 1.5, 1.9, 2, 6)] == [0, 1, 1, 2, 10]
-    for parallel in range(1, 40):
-        assert parallelism(matching(parallel)) == parallel < parallelism(matching(parallel) + 1)
-    matched, exact = (timelines(Drawn(most), 50, 6, 30) for most in (None, 10))
-    assert matched == exact
-
-
-def test_the_staleness_of_radfed_s_comparison() -> None:
-    reported = (18, 19, 18, 28, 31)  # for MNIST, Cifar10, Covertype, Shakespeare, eICU
-    tenth = Participation(fraction=0.1)
-    of_all = [matching(tenth.size(clients)) for clients in (100, 100, 100, 143, 164)]
-    assert of_all == [18, 18, 18, 26, 30]
-    assert all(0 <= theirs - ours <= 2 for theirs, ours in zip(reported, of_all, strict=True))
-    of_training_clients = [matching(tenth.size(clients)) for clients in (60, 60, 60, 85, 98)]
-    assert of_training_clients == [10, 10, 10, 14, 16]
 
 
 PERSONAL = Sharing(statistics="personal")

@@ -386,15 +386,13 @@ def test_wrong_sources_and_changes(source: str, changes: list[str], message: str
 
 
 def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
-    (tmp_path / "x.toml").write_text("rounds = = 3")
-    with pytest.raises(InputError, match="must be TOML"):
-        read(tmp_path / "x.toml")
-    (tmp_path / "y.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="line 1, has byte 0xff: must be text in UTF-8"):
-        read(tmp_path / "y.toml")
-    (tmp_path / "z.toml").mkdir()
+    wrong = {b"rounds = = 3": "must be TOML", b"\xff\xfe\x00": "line 1, has byte 0xff: must be text in UTF-8"}
+    for content, message in wrong.items():
+        (tmp_path / "x.toml").write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            read(tmp_path / "x.toml")
     with pytest.raises(InputError, match="must be a file"):
-        read(tmp_path / "z.toml")
+        read(tmp_path)
 
 
 def test_a_folder_does_not_hide_a_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
