@@ -37,3 +37,9 @@ def test_its_header_says_what_was_measured(name: str, path: Path) -> None:
 def test_every_paper_has_a_small_recipe_and_its_own() -> None:
     assert {"fedbn-small", "fedbs-small", "fedmmb-small", "fixbn-small", "radfed-small"} <= recipes().keys()
     assert {"fedbn-digits", "fedbs-mnist", "fedmmb-mnist", "fixbn-cifar10", "radfed-mnist"} <= recipes().keys()
+
+
+def test_a_folder_does_not_hide_a_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "quickstart").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert read("quickstart")["rounds"] > 0
