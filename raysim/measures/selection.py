@@ -11,6 +11,9 @@ from raysim.common.errors import InputError, unknown
 LOWER = ("loss", "error", "perplexity", "mse", "mae", "brier", "ece")
 """Ends of the columns whose lower value is better."""
 
+ROUNDS_AFTER = 2
+"""Rounds after an evaluation that ends the run: the next one is under way already, and the last one aggregates."""
+
 
 @dataclass(frozen=True)
 class EvaluationHistory:
@@ -101,21 +104,27 @@ class Selection:
 
     def stops(self, history: EvaluationHistory) -> bool:
         """Return whether patience has run out, or all targets are reached."""
-        return self._is_lost(history) or (self.until_target and history.reached.keys() >= self.targets.keys())
+        lost = self.patience is not None and history.waited(self.by) >= self.patience
+        return lost or (self.until_target and self._reached(history) is not None)
 
-    def _is_lost(self, history: EvaluationHistory) -> bool:
-        return self.patience is not None and history.waited(self.by) >= self.patience
+    def _reached(self, history: EvaluationHistory) -> int | None:
+        """Return the round in which the last target was reached; None if one is not."""
+        rounds = [history.reached[column] for column in self.targets if column in history.reached]
+        return max(rounds, default=None) if len(rounds) == len(self.targets) else None
 
     def notices(self, history: EvaluationHistory, rounds: int, stopped_early: bool) -> Iterator[str]:
         """Yield notices on an early stop, or on a model that could not be chosen."""
         has_best = self.by in history.best
-        if stopped_early and self._is_lost(history):
-            best = f"; the best is {history.best[self.by]:.4f} in round {history.best_round[self.by]}"
-            text = f"stopped after round {rounds}: {self.by} did not improve in {self.patience} evaluations"
-            yield text + (best if has_best else "")
-        elif stopped_early:
+        decided = rounds - ROUNDS_AFTER
+        # Both may have changed since: the rounds after the decision are evaluated, too.
+        if stopped_early and self.until_target and self._reached(history) == decided:
             reached = ", ".join(f"{column} in round {history.reached[column]}" for column in self.targets)
             yield f"stopped after round {rounds}: the targets were reached, {reached}"
+        elif stopped_early:
+            text = f"{self.by} did not improve in {self.patience} evaluations up to round {decided}"
+            if has_best:
+                text += f"; the best is {history.best[self.by]:.4f} in round {history.best_round[self.by]}"
+            yield f"stopped after round {rounds}: {text}"
         if self.best and not has_best:
             yield f"{self.by} was never finite, so the model of the last evaluation is written"
 

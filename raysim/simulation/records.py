@@ -17,6 +17,7 @@ from algorithms.core.report import DroppedUpdates
 from raysim.common.errors import StoppedError
 from raysim.fleet.inline import InlineFleet
 from raysim.measures.evaluate import Evaluation
+from raysim.measures.selection import ROUNDS_AFTER
 from raysim.measures.twins import twins_of, verdict
 from raysim.simulation.checkpoints import Recovery
 from raysim.simulation.plan import RunPlan
@@ -225,7 +226,7 @@ class Records:
             result = replace(result, metrics=metrics, model_round=number)
             progress = replace(progress, chosen=replace(state, report=None))
         # The next round is under way already, so the run ends after the one that follows it.
-        last = min(progress.last, number + 2) if selection.stops(result.history) else progress.last
+        last = min(progress.last, number + ROUNDS_AFTER) if selection.stops(result.history) else progress.last
         return replace(progress, result=result, latest=metrics, last=last)
 
     def _rewind_twins(self) -> None:

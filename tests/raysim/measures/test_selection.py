@@ -65,6 +65,31 @@ def test_a_run_ends_when_all_its_targets_are_reached() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("values", "patience", "target", "message"),
+    [
+        # It improves, or reaches its target, in the rounds after the decision, which are evaluated, too.
+        ([0.5, 0.25, 0.25, 0.75], 1, None, "validation_accuracy did not improve in 1 evaluations up to round 2; the "),
+        ([0.5, 0.25, 0.25, 0.75], 1, 1.0, "validation_accuracy did not improve in 1 evaluations up to round 2; the "),
+        ([0.5, 0.25, 0.75, 0.25], 1, 0.75, "validation_accuracy did not improve in 1 evaluations up to round 2; the "),
+        ([0.5, 0.75, 0.25, 0.25], 2, 0.75, "the targets were reached, validation_accuracy in round 2"),
+        ([math.nan] * 4, 2, None, "validation_accuracy did not improve in 2 evaluations up to round 2"),
+    ],
+)
+def test_an_early_stop_names_the_rule_that_decided_it(
+    values: list[float], patience: int, target: float | None, message: str
+) -> None:
+    targets = {} if target is None else {"validation_accuracy": target}
+    selection = Selection(patience=patience, targets=targets, until_target=bool(targets))
+    found, decided = EvaluationHistory(), []
+    for number, value in enumerate(values, 1):
+        found = found.after(number, {"validation_accuracy": value}, targets)
+        decided.append(selection.stops(found))
+    assert decided.index(True) == 1
+    [notice] = selection.notices(found, 4, stopped_early=True)
+    assert notice.startswith(f"stopped after round 4: {message}")
+
+
 def test_the_round_whose_model_is_written() -> None:
     numbers = [number for number, _ in CURVE]
     takes = [Selection(True, "test_accuracy").takes(history(i + 1), number) for i, number in enumerate(numbers)]
