@@ -153,7 +153,7 @@ class PrivacyTable(OptionTable):
         for rule, by in selection.decides.items():
             if (column := next((each for each in by if not covers(each, own_models)), None)) is not None:
                 others = [each for each in columns if covers(each, own_models)]
-                where = "evaluate.target" if column in selection.targets else "evaluate.select_by"
+                where = "evaluate.target" if "until_target" in rule else "evaluate.select_by"
                 remedy = f"name {others[0]!r} in {where}" if others else "set partition.validation_clients = 0.2"
                 raise InputError(
                     f"{rule} by {column!r} with [privacy]: must be by an evaluation without training clients, "

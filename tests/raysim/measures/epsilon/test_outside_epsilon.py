@@ -159,7 +159,12 @@ def private(delta: float) -> PrivacyTable:
         (
             1e-5,
             Selection(targets={"test_loss": 1, "local_loss": 1}, until_target=True),
-            "until_target = true by 'local_loss'",
+            "until_target = true by 'local_loss'.*name 'test_loss' in evaluate.target$",
+        ),
+        (
+            1e-5,
+            Selection(best=True, by="local_loss", targets={"local_loss": 1}),
+            "name 'test_loss' in evaluate.select_by$",
         ),
     ],
 )
