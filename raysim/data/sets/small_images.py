@@ -35,6 +35,11 @@ DIGITS_SIDE = 8
 DIGITS_FILE = "sklearn/datasets/data/digits.csv.gz"
 """File of the digits in scikit-learn's distribution: 64 pixels, 0 to 16, and the label in each row."""
 
+DIGITS_CELLS = csv.ConvertOptions(
+    column_types={f"f{column}": pa.float64() for column in range(DIGITS_SIDE**2 + 1)}, null_values=[]
+)
+"""Numbers alone, by pyarrow's names of columns: by itself it reads an empty cell as NaN, and dates and truth values."""
+
 MOST_DIGITS = 2**20
 """Largest number of images in a file of digits; SVHN's largest part has 531,131."""
 
@@ -58,12 +63,16 @@ def read_digits(root: Path) -> Tables:
     path = _digits_path()
     try:
         # The file alone: importing scikit-learn takes a second.
-        table = csv.read_csv(regular(path), csv.ReadOptions(use_threads=False, autogenerate_column_names=True))
-        rows = np.column_stack([column.to_numpy() for column in table.columns]).astype(np.float64)
+        table = csv.read_csv(
+            regular(path),
+            csv.ReadOptions(use_threads=False, autogenerate_column_names=True),
+            convert_options=DIGITS_CELLS,
+        )
     except (OSError, ValueError) as error:
         raise damaged(path, str(error).partition("\n")[0]) from error
-    if rows.shape[1] != DIGITS_SIDE**2 + 1:
-        raise damaged(path, f"{rows.shape[1]} values in a row, and not {DIGITS_SIDE**2} pixels and a label")
+    if table.num_columns != DIGITS_SIDE**2 + 1:
+        raise damaged(path, f"{table.num_columns} values in a row, and not {DIGITS_SIDE**2} pixels and a label")
+    rows = np.column_stack([column.to_numpy() for column in table.columns])
     images = (rows[:, :-1] / 16).astype(np.float32).reshape(-1, 1, DIGITS_SIDE, DIGITS_SIDE)
     return pa.table({"image": nested(images), "label": rows[:, -1].astype(np.int64)}), None
 

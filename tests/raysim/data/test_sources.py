@@ -32,7 +32,13 @@ def test_digits_are_those_of_scikit_learn() -> None:
 
 @pytest.mark.parametrize(
     ("rows", "message"),
-    [(None, "pip install --force-reinstall scikit-learn"), (b"1,2\n", "2 values in a row"), (b"x", "damaged")],
+    [
+        (None, "pip install --force-reinstall scikit-learn"),
+        (b"1,2\n3,4\n", "2 values in a row"),
+        (b"1,\n3,4\n", "damaged .*invalid value ''"),
+        (b"1,true\n1,true\n", "damaged .*invalid value 'true'"),
+        (b"x", "damaged"),
+    ],
 )
 def test_digits_without_their_file_are_refused(
     rows: bytes | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
