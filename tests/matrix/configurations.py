@@ -167,6 +167,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "dropout": experiment(tables={"model": DROPOUT}),
     "finetune": experiment("fedbabu", {"evaluate": {"every": 2, "finetune": {"epochs": 1}}}),
     "newcomer": experiment("fedbn", newcomer="average"),
+    "until a target": experiment(
+        tables={"evaluate": {"every": 1, "target": {"test_accuracy": 0.25}, "until_target": True}}
+    ),
     "by the best": experiment(tables={"evaluate": {"every": 1, "select": "best", "select_by": "test_accuracy"}}),
     "momentum": experiment(
         tables={"local": {"lr": 0.1, "batch_size": 40, "momentum": 0.9, "weight_decay": 1e-3, "clip": 1.0}}
