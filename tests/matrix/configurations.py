@@ -168,7 +168,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "finetune": experiment("fedbabu", {"evaluate": {"every": 2, "finetune": {"epochs": 1}}}),
     "newcomer": experiment("fedbn", newcomer="average"),
     "until a target": experiment(
-        tables={"evaluate": {"every": 1, "target": {"test_accuracy": 0.25}, "until_target": True}}
+        tables={"evaluate": {"every": 2, "target": {"test_loss": 2.3345}, "until_target": True}}
     ),
     "by the best": experiment(tables={"evaluate": {"every": 1, "select": "best", "select_by": "test_accuracy"}}),
     "momentum": experiment(
