@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import sys
 import sysconfig
@@ -323,13 +324,16 @@ def _place(module: ModuleType) -> str | None:
 def _folder(module: ModuleType) -> Path | None:
     """Return the folder that contains a top-level module."""
     place = _place(module)
-    return _resolved_folder(Path(place).absolute()) if place else None
+    if not place:
+        return None
+    # A link to the user's own code may change; the thousands of installed modules, asked several times, stay.
+    is_installed = place.startswith(tuple(f"{folder}{os.sep}" for folder in map(str, _package_folders())))
+    return _installed_folder(place) if is_installed else Path(place).resolve().parent
 
 
 @cache
-def _resolved_folder(path: Path) -> Path:
-    """Return the folder of a module's file; thousands of modules are asked several times in a run."""
-    return path.resolve().parent
+def _installed_folder(place: str) -> Path:
+    return Path(place).resolve().parent
 
 
 def _named(table: Mapping[str, Any], where: str, what: str, folders: Sequence[Path]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ray import cloudpickle
 import raysim
 from raysim.common.errors import InputError, OwnCodeError
 from raysim.config.experiment import Experiment
+from raysim.config.own import source_folders
 from raysim.config.own_notices import generator_notices
 from raysim.config.read import changed
 from raysim.watching.progress import Watcher
@@ -271,3 +272,16 @@ def test_a_generator_that_no_key_seeds_is_told(line: str, told: bool) -> None:
     exec(f"import random, torch, numpy as np; {line}", vars(module))
     found = generator_notices([module])
     assert [text.partition(" that")[0] for text in found] == ["holder.G is a random generator"] * told
+
+
+def test_a_link_to_own_code_is_followed_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = tmp_path / "code"
+    for version in ("one", "two"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "linked_code.py").write_text("")
+        link.unlink(missing_ok=True)
+        link.symlink_to(tmp_path / version)
+        module = ModuleType("linked_code")
+        module.__file__ = str(link / "linked_code.py")
+        monkeypatch.setitem(sys.modules, "linked_code", module)
+        assert source_folders(["linked_code:update"]) == [str((tmp_path / version).resolve())]
