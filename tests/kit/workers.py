@@ -1,4 +1,4 @@
-"""Which tests a worker of pytest runs: all with Ray on one, the others module by module."""
+"""Distribution of the tests to the workers of pytest: all with Ray to one, the others module by module."""
 
 from __future__ import annotations
 
