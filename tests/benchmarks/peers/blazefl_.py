@@ -33,7 +33,7 @@ with needed("blazefl"):
         FedAvgProcessPoolClientTrainer,
         FedAvgThreadPoolClientTrainer,
     )
-    from blazefl.core import IPCMode, serialize_model
+    from blazefl.core import serialize_model
     from torch_models import build
 
 
@@ -101,10 +101,9 @@ def train(path: str, name: str, rounds: int, workers: int, pool: str, folder: Pa
     if pool == "thread":
         trainer = FedAvgThreadPoolClientTrainer(**common)
     else:
-        places = {"share_dir": folder / "share", "state_dir": folder / "state"}
-        trainer = FedAvgProcessPoolClientTrainer(**common, **places, ipc_mode=IPCMode.SHARED_MEMORY)
+        trainer = FedAvgProcessPoolClientTrainer(**common, state_dir=folder / "state")
     stamps = [time.perf_counter()]
-    while not handler.if_stop():
+    while not handler.is_stopped():
         trainer.local_process(handler.downlink_package(), handler.sample_clients())
         for package in trainer.uplink_package():
             handler.load(package)
