@@ -46,7 +46,7 @@ def test_a_run_leaves_at_its_uri_what_it_leaves_in_a_folder(far: Path, whole: Pa
 def test_a_run_goes_on_from_its_uri(far: Path, whole: Path, cache: Path, error: type[Exception] | None) -> None:
     watcher = Ends(far, 3, error)
     with pytest.raises(error or StoppedError) as ended:
-        raysim.run(EXPERIMENT, far.as_uri(), inline=True, watcher=watcher, stop=watcher.stop)
+        quick_run(EXPERIMENT, far.as_uri(), inline=True, watcher=watcher, stop=watcher.stop)
     told = str(ended.value) if error is None else watcher.notices[-1]
     assert told.endswith(f'continue with: raysim.resume("{far.as_uri()}", inline=True)')
     shutil.rmtree(cache)  # as on another machine
@@ -106,7 +106,7 @@ def test_a_run_that_cannot_be_stored_at_the_end_says_where_it_is(far: Path, cach
                 far.touch()
 
     with pytest.raises(RuntimeError, match=r"the run has ended, and its files are in .*/cache/runs/\w+") as caught:
-        raysim.run(EXPERIMENT, far.as_uri(), inline=True, watcher=Breaks(far, 99))
+        quick_run(EXPERIMENT, far.as_uri(), inline=True, watcher=Breaks(far, 99))
     folder = Path(str(caught.value).rpartition(" ")[2])
     assert folder.is_relative_to(cache) and (folder / "fedbn" / "model.safetensors").is_file()
 

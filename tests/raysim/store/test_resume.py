@@ -189,7 +189,7 @@ class Second(Watcher):
 def test_all_algorithms_of_a_run_have_one_population(tmp_path: Path) -> None:
     config = {**SMALL, "rounds": 1, "algorithm": [{"name": "fedsmb"}, {"name": "fedavg"}]}
     with pytest.raises(ZeroDivisionError):
-        raysim.run(config, tmp_path / "run", inline=True, watcher=Second())
+        quick_run(config, tmp_path / "run", inline=True, watcher=Second())
     quick_run({**config, "seed": 4, "rounds": 0}, tmp_path / "other", inline=True)
     shutil.rmtree(tmp_path / "run" / "population")
     shutil.copytree(tmp_path / "other" / "population", tmp_path / "run" / "population")
@@ -232,7 +232,7 @@ def test_a_step_of_one_s_own_finds_its_memory_and_its_module(tmp_path: Path, mon
     config, watcher = {**SMALL, "algorithm": {"name": "own_step:mine", "cohort": 3}}, Breaks(2, None)
     (tmp_path / "code" / "x.toml").write_text(tomli_w.dumps(config))
     with pytest.raises(StoppedError):
-        raysim.run(tmp_path / "code" / "x.toml", tmp_path / "run", inline=True, watcher=watcher, stop=watcher.stop)
+        quick_run(tmp_path / "code" / "x.toml", tmp_path / "run", inline=True, watcher=watcher, stop=watcher.stop)
     sys.modules.pop("own_step")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "code" / "own_step.py").write_text(STEP + "# mended\n")
@@ -243,7 +243,7 @@ def test_a_step_of_one_s_own_finds_its_memory_and_its_module(tmp_path: Path, mon
     assert quick_resume("run", inline=True).results[0].rounds == 5
     changes = ["algorithm.mine.held=false"]
     with pytest.raises(InputError, match=r"state.memory\['mine'\]\['rounds'\] = builtins.set: must be a plain value"):
-        raysim.run(tmp_path / "code" / "x.toml", "refused", inline=True, changes=changes)
+        quick_run(tmp_path / "code" / "x.toml", "refused", inline=True, changes=changes)
     sys.modules.pop("own_step")
 
 
@@ -255,7 +255,7 @@ class Wrong(Watcher):
 
 def test_input_that_turns_out_wrong_after_a_round_leaves_the_rounds(stopped: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^a shard is damaged: restore it; .*raysim\.resume\(.*run"):
-        raysim.run(PERSONAL, tmp_path / "run", inline=True, watcher=Wrong())
+        quick_run(PERSONAL, tmp_path / "run", inline=True, watcher=Wrong())
     quick_resume(tmp_path / "run", inline=True)
     assert_same(stopped / "whole", tmp_path / "run", "fedbn")
 
@@ -294,7 +294,7 @@ def test_rounds_whose_models_are_lost_are_done_again(tmp_path: Path, monkeypatch
         assert "repeating the rounds" in (folder / "run.log").read_text()
     LosingFleet.maps, LosingFleet.lost = 0, frozenset(range(8, 99))
     with pytest.raises(RetriesSpentError, match=r"^radfed: round \d: node 1 died with 3 models, 4 times in a row"):
-        raysim.run(config, tmp_path / "never", inline=True)
+        quick_run(config, tmp_path / "never", inline=True)
 
 
 def command(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
