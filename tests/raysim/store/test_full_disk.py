@@ -96,7 +96,7 @@ def test_a_population_that_does_not_fit(disk: Disk, fails: Command, table: Path,
 def test_rounds_that_do_not_fit_leave_those_before(
     every: int, first: str, disk: Disk, fails: Command, table: Path, tmp_path: Path
 ) -> None:
-    small = disk(700)
+    small = disk(350)
     file = experiment(tmp_path, table, rounds=3000, every=every)
     told = fails("raysim", "run", file, "--inline", "--out", small / "run")
     assert f"{first} cannot be written" in told and begun(small) == []
@@ -108,15 +108,15 @@ def test_rounds_that_do_not_fit_leave_those_before(
 
 
 def test_a_model_that_does_not_fit(disk: Disk, fails: Command, table: Path, tmp_path: Path) -> None:
-    small = disk(1000)
-    told = fails("raysim", "run", experiment(tmp_path, table, hidden=30_000), "--inline", "--out", small / "run")
+    small = disk(500)
+    told = fails("raysim", "run", experiment(tmp_path, table, hidden=10_000), "--inline", "--out", small / "run")
     assert "fedavg/model.safetensors cannot be written" in told and begun(small) == []
     assert sorted(path.name for path in (small / "run" / "fedavg").iterdir()) == ["metrics.journal", "updates.journal"]
 
 
 def test_personal_state_that_does_not_fit(disk: Disk, fails: Command, table: Path, tmp_path: Path) -> None:
-    small = disk(1000)
-    file = experiment(tmp_path, table, "fedbn", hidden=30_000)
+    small = disk(500)
+    file = experiment(tmp_path, table, "fedbn", hidden=10_000)
     assert "fedbn/personal cannot be written" in fails("raysim", "run", file, "--inline", "--out", small / "run")
 
 
