@@ -167,7 +167,13 @@ UPDATES = {
     "algorithm": [{"name": "fedavg", "cohort": 3, "label": "own-update", "local": {"update": "own_draws:Train"}}],
     "evaluate": {"metrics": ["accuracy"]},
 }
-CONFIGS = (EXPERIMENT, UPDATES)
+IN_SEVERAL = ("own-loss", "own-uplink", "own-rule", "own-model")
+"""Algorithms whose only key is one of those of "several", which draws from all of them in one run."""
+
+CONFIGS = (
+    {**EXPERIMENT, "algorithm": [each for each in EXPERIMENT["algorithm"] if each["label"] not in IN_SEVERAL]},
+    UPDATES,
+)
 NAMES = [(config, each["label"]) for config in CONFIGS for each in config["algorithm"]]
 
 CARELESS = (
