@@ -102,7 +102,7 @@ def experiment(name: str = "fedavg", tables: dict[str, Any] | None = None, **key
         "data": {"dataset": "digits", "test": 0.1},
         "partition": {"scheme": "dirichlet", "clients": 10, "label_alpha": 0.3, "local_test": 0.2},
         "model": NORMED if name in NEEDS_BATCH_NORM else DEEP,
-        "local": {"lr": 0.1, "batch_size": 40},
+        "local": {"lr": 0.1, "batch_size": 60},
         "algorithm": {key: value for key, value in given.items() if value is not None},
         "fleet": {"block": 2},
         "evaluate": {"every": 2},
@@ -114,17 +114,11 @@ def experiment(name: str = "fedavg", tables: dict[str, Any] | None = None, **key
 def _tuned() -> dict[str, dict[str, Any]]:
     """Return each algorithm with batch norm, devices, held-out clients, tuned copies and uneven blocks."""
     tables = {
-        "partition": {
-            "scheme": "dirichlet-qp",
-            "clients": 12,
-            "label_alpha": 0.1,
-            "test_clients": 2,
-            "local_test": 0.25,
-        },
+        "partition": {"scheme": "dirichlet", "clients": 12, "label_alpha": 1.0, "test_clients": 2, "local_test": 0.25},
         "model": NORMED,
         "devices": {"compute": 500.0, "spread": 0.5, "down": 1e6, "up": 1e5, "latency": 0.05},
         "fleet": {"block": 4},
-        "evaluate": {"every": 2, "finetune": {"epochs": 1, "part": "head"}},
+        "evaluate": {"every": 3, "finetune": {"epochs": 1, "part": "head"}},
     }
     return {f"{name} tuned": experiment(name, tables) for name in ALGORITHMS}
 
