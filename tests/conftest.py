@@ -19,7 +19,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import raysim  # before any test imports ray: it switches off Ray's hook for `uv run`
 from tests.kit.memory import Memory
-from tests.kit.workers import OWN_RAY, RAY, RayTogether, module_of, uses
+from tests.kit.workers import OWN_RAY, RAY, RayTogether, module_of, users, uses
 
 if TYPE_CHECKING:
     from tests.kit.ray import SharedRay
@@ -72,12 +72,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     modules: dict[str, list[pytest.Item]] = {}
     for item in items:
         modules.setdefault(module_of(item.nodeid), []).append(item)
+        has_ray = isinstance(item, pytest.Function) and not RAY.isdisjoint(item.fixturenames)
+        assert has_ray == uses(item.nodeid, RAY), f"{item.nodeid}: tests/kit/workers.py must see that it uses Ray"
     items[:] = [item for module in sorted(modules.values(), key=_turn) for item in module]
 
 
 def _turn(module: list[pytest.Item]) -> tuple[bool, bool, int]:
     name = module_of(module[0].nodeid)
-    return not uses(name, OWN_RAY), not uses(name, RAY), -len(module)
+    return not users(name, OWN_RAY), not users(name, RAY), -len(module)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -43,7 +43,7 @@ processes: Callable[[str], list[int]] = _CLEANUP["processes"]
 """Function from a Ray's folder to the ids of its processes."""
 
 LATE = "timed out during startup"
-"""Ray's message if a node did not start in 30 s, which a busy machine may exceed."""
+"""Ray's message if a node did not start in time."""
 
 TRIES = 3
 """Number of starts of a late node."""
@@ -154,6 +154,7 @@ def _environment() -> Iterator[dict[str, str]]:
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
             "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
             "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_raylet_start_wait_time_s": "90",  # beside other work Ray's own 30 are too few
         }
         os.environ.pop("RAY_AUTH_TOKEN", None)  # Ray would prefer it to the file
         os.environ.update(environment)

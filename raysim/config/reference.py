@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -124,8 +124,13 @@ def groups() -> Iterator[Group]:
 
 def is_bound(key: str, value: float) -> bool:
     """Return whether a key, of an algorithm if it has no table, allows nothing on one side of a value."""
+    return value in _bounds(key)
+
+
+@cache
+def _bounds(key: str) -> frozenset[float]:
     kinds = [each.kind for group in groups() for each in group.keys if each.path in (key, f"algorithm.{key}")]
-    return any(float(bound) == value for kind in kinds for bound in re.findall(r"[≥≤] (-?[\d.e-]+)(?![\d^])", kind))
+    return frozenset(float(bound) for kind in kinds for bound in re.findall(r"[≥≤] (-?[\d.e-]+)(?![\d^])", kind))
 
 
 def _trial(table: type[ConfigTable]) -> Construction:

@@ -51,6 +51,9 @@ UNUSED = ("start_api_server", "start_monitor", "start_log_monitor")
 NICENESS = "RAY_worker_niceness"
 """Environment variable with the niceness that Ray adds to the driver's for its workers, 15 by default."""
 
+NODE_SECONDS = "RAY_raylet_start_wait_time_s"
+"""Environment variable with the seconds that Ray waits for a node to start, 30 by default."""
+
 
 ENDING: list[threading.Thread] = []
 """Threads of abandoned Ray starts. They must end before another Ray starts."""
@@ -193,7 +196,7 @@ def _connected(folder: Path | None = None, **given: Any) -> Iterator[None]:
             else:
                 # Logical CPUs: more actors than cores share the cores, and give the same bytes.
                 ours = {ray_cleanup.MARK: str(folder), NICENESS: os.environ.get(NICENESS, "0")}
-                with _environment(ours), _loopback(), lean():
+                with _environment(ours), patient(), _loopback(), lean():
                     # A subfolder, because Ray makes its own folder readable for everybody.
                     ray.init(include_dashboard=False, _temp_dir=str(folder / "ray"), **given, **QUIET)
         yield
@@ -269,6 +272,13 @@ def _loopback() -> Iterator[None]:
     `_node_ip_address="127.0.0.1"` does not help: Ray takes it for the address that others see.
     """
     with _changed(CLUSTER_SWITCH.module(), {CLUSTER_SWITCH.name: False}):
+        yield
+
+
+@contextmanager
+def patient() -> Iterator[None]:
+    """Make Ray wait longer for nodes that start in the context, because a start that is given up starts from zero."""
+    with _environment({NODE_SECONDS: os.environ.get(NODE_SECONDS, "90")}):
         yield
 
 

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -65,11 +65,29 @@ def study(
         StoppedError: the study was interrupted; the same call resumes it.
         RuntimeError: trials failed; the same call runs them again, and the others are done.
     """
-    plan, folder = _opened(config, out, changes)
     board = watcher or Board()
-    runner = runner_for(
-        plan, folder / "trials", RunOptions(actors, inline, address, watcher=board, stop=stop or Stop()), board.notice
-    )
+    options = RunOptions(actors, inline, address, watcher=board, stop=stop or Stop())
+    return run_study(config, out, changes, options, board, conclude)
+
+
+def run_study(
+    config: str | Path | Mapping[str, Any],
+    out: str | Path | None,
+    changes: Iterable[str],
+    options: RunOptions,
+    board: Board,
+    write: Callable[[Path], object],
+) -> StudyProgress:
+    """Run the trials of a study; see `study`.
+
+    Args:
+        config, out, changes: as for `study`.
+        options: options of each trial.
+        board: observer of the study.
+        write: called with the study's folder after the trials, to write its tables and report.
+    """
+    plan, folder = _opened(config, out, changes)
+    runner = runner_for(plan, folder / "trials", options, board.notice)
     with _resumable(folder), study_folder(folder), run_log(folder / "run.log", LOG), one_input_error():
         course = _planned(plan, folder, board)
         with runner:
@@ -77,7 +95,7 @@ def study(
         for text in course.lost():
             board.notice(text)
         board.phase("writing the tables and the report")
-        conclude(folder)
+        write(folder)
     if failed:
         name, text = next(iter(failed.items()))
         raise RuntimeError(

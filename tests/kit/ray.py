@@ -2,7 +2,7 @@
 
 import gc
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from raysim.config.tables import FleetTable
 from raysim.fleet.calls import START_SECONDS, fetch_results
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.pool import ActorPool
-from raysim.fleet.ray_runtime import lean, running
+from raysim.fleet.ray_runtime import lean, patient, running
 
 CPUS = 8
 """Logical CPUs of the shared Ray: enough for its actors, and for those of a test that starts its own."""
@@ -75,23 +75,6 @@ def sockets_collected() -> Iterator[None]:
         gc.collect()
 
 
-def _started(head: Mapping[str, Any], each: Sequence[Mapping[str, Any]]) -> Cluster:
-    """Start a head and nodes; begin anew if one takes longer than the 30 seconds that Ray waits, beside other work."""
-    for last in (False, False, False, True):
-        cluster = None
-        try:
-            cluster = Cluster(True, head_node_args=dict(head))
-            for node in each:
-                cluster.add_node(**node)
-            return cluster
-        except Exception as error:
-            if last or "timed out during startup" not in str(error):
-                raise
-            if cluster is not None:
-                cluster.shutdown()
-    raise AssertionError("the last try returns or raises")
-
-
 @contextmanager
 def nodes(*each: Mapping[str, Any], connected: bool = True, noticed: bool = False) -> Iterator[Cluster]:
     """Run a head without CPUs, and nodes.
@@ -103,8 +86,10 @@ def nodes(*each: Mapping[str, Any], connected: bool = True, noticed: bool = Fals
     """
     head = {"num_cpus": 0, "include_dashboard": False, **({"_system_config": NOTICED} if noticed else {})}
     with sockets_collected():
-        with lean():
-            cluster = _started(head, each)
+        with patient(), lean():
+            cluster = Cluster(True, head_node_args=head)
+            for node in each:
+                cluster.add_node(**node)
         if connected:
             ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     try:

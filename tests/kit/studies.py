@@ -9,6 +9,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
 
+from raysim.simulation.options import RunOptions
+from raysim.studies.course import StudyProgress
+from raysim.studies.showing import Board
+from raysim.studies.studying import run_study
+
+
+def quick_study(
+    config: str | Path | Mapping[str, Any],
+    out: str | Path | None = None,
+    *,
+    changes: Iterable[str] = (),
+    **options: Any,
+) -> StudyProgress:
+    """Do what `raysim.study` does, without writing the tables and the report."""
+    board = options.setdefault("watcher", Board())
+    return run_study(config, out, changes, RunOptions(**options), board, lambda folder: None)
+
+
 METRICS = ("held_out_accuracy", "validation_accuracy", "held_out_loss")
 
 SCHEMA = pa.schema(

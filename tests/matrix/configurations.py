@@ -322,47 +322,37 @@ CONFIGURATIONS = {**BY_ALGORITHM, **OPTIONS, **PAIRS}
 ENDED_BY_ERROR = frozenset([*_tuned(), *list(OPTIONS)[::2], *list(PAIRS)[::2]])
 """Configurations that an error ends before they are resumed; the others are asked to stop."""
 
-ON_ACTORS = (
+ON_TWO_ACTORS = (
     "fedavg",
     "fedbn tuned",
     "radfed tuned",
-    "radfed of vanishing clients",
     "radfedi inactive",
     "scaffold",
-    "ditto",
     "fedtan",
     "centralized",
-    "fedbs",
     "one logit",
     "real table",
-    "apfl",
-    "ifca",
     "hierfavg tuned",
-    "edges and fedbn",
-    "heterofl tuned",
-    "ordered lanes",
     "ifca by an own rule",
+    "ordered lanes",
     "dpsgd tuned",
-    "directed gossip in batches",
     "fedasync of vanishing clients",
     "fedbuff with devices",
-    "oort with stale updates",
     "candidates and fedbn",
-    "own selection with devices",
     "stale ditto",
     "krum under attack",
-    "median under collusion",
     "adaptive privacy",
-    "privacy and top-k",
     "feedback and downlink",
     "measures",
     "twins of radfed",
     "low-rank radfed",
     "dropout",
-    "augmented",
     "own augmentation",
 )
-"""Configurations on actors in the default suite: each way in which the driver and actors share the work."""
+"""Configurations on two actors in the default suite: each way in which the driver and actors share the work."""
+
+ON_ONE_ACTOR = ("fedbn tuned", "radfed tuned", "hierfavg tuned", "dpsgd tuned", "fedbuff with devices")
+"""Those that the default suite runs on one actor too: each place where models and states stay between calls."""
 
 KILLED = ("edges compressed", "fedbn tuned", "redrawn gossip", "fedbuff at night", "feedback and downlink")
 """Configurations that are killed in the default suite: with personal state, updates under way, and options' memory."""

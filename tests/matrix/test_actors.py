@@ -4,20 +4,22 @@ from pathlib import Path
 
 import pytest
 
-import raysim
 from tests.kit.ray import SharedRay
-from tests.matrix.configurations import CONFIGURATIONS, ON_ACTORS
+from tests.matrix.configurations import CONFIGURATIONS, ON_ONE_ACTOR, ON_TWO_ACTORS
 from tests.matrix.executions import differing, run_as
 
-OTHERS = [name for name in CONFIGURATIONS if name not in ON_ACTORS]
+BY_DEFAULT = {name: (1, 2) if name in ON_ONE_ACTOR else (2,) for name in ON_TWO_ACTORS}
+OTHERS = {name: [number for number in (1, 2) if number not in BY_DEFAULT.get(name, ())] for name in CONFIGURATIONS}
 
 
-@pytest.fixture
-def actors(shared_ray: SharedRay) -> dict[str, raysim.Actors]:
-    return {"one actor": shared_ray.actors(1), "two actors": shared_ray.actors(2)}
-
-
-@pytest.mark.parametrize("name", [*ON_ACTORS, *[pytest.param(name, marks=pytest.mark.slow) for name in OTHERS]])
-def test_actors_give_the_bytes_of_one_process(name: str, actors: dict[str, raysim.Actors], tmp_path: Path) -> None:
-    found = {way: run_as(way, name, tmp_path / way, actors.get(way)) for way in ("inline", *actors)}
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [*BY_DEFAULT.items(), *[pytest.param(*each, marks=pytest.mark.slow) for each in OTHERS.items() if each[1]]],
+)
+def test_actors_give_the_bytes_of_one_process(
+    name: str, numbers: list[int], shared_ray: SharedRay, tmp_path: Path
+) -> None:
+    found = {"inline": run_as("inline", name, tmp_path / "inline")}
+    for number in numbers:
+        found[f"{number} actors"] = run_as("actors", name, tmp_path / f"{number}", shared_ray.actors(number))
     assert differing(found) == []

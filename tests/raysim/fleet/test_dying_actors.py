@@ -72,7 +72,7 @@ def plan_for(name: str, population: Population, folder: Path) -> WorkerPlan:
     [
         pytest.param("fedbn", "ClientUpdates", id="when it has summed client updates and written personal state"),
         pytest.param("choice", "Scores", id="while it takes the candidates' losses", marks=pytest.mark.slow),
-        pytest.param("fedavg", "Evaluate", id="in an evaluation"),
+        pytest.param("fedavg", "Evaluate", id="in an evaluation", marks=pytest.mark.slow),
         pytest.param("radfed", "ClientUpdates", id="while models are redistributed", marks=pytest.mark.slow),
         pytest.param("radfed", "SumModels", id="while it sums travelling models"),
     ],

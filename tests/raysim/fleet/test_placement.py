@@ -17,7 +17,7 @@ from ray.experimental import get_object_locations
 
 import partitioning
 import raysim
-from algorithms import Algorithm, Edges, Local, Participation, begin, centralized, fedavg, fedbn, next_round, radfed
+from algorithms import Algorithm, Edges, Local, Participation, begin, fedavg, fedbn, next_round, radfed
 from partitioning import Population
 from raysim.common.errors import InputError
 from raysim.data.sources import load
@@ -68,17 +68,20 @@ EXPERIMENT: dict[str, Any] = {
 }
 
 
-def test_a_pinned_populations_clients_are_updated_on_their_sites(
+def test_a_pinned_populations_clients_are_updated_on_their_sites_and_those_of_several_not_in_one_place(
     cluster: Cluster, population: Population, tmp_path: Path
 ) -> None:
     experiment = {**EXPERIMENT, "data": {"population": str(population.path)}, "fleet": {"block": 3}}
-    inline = quick_run(experiment, tmp_path / "inline", inline=True)
+    inline = quick_run(experiment, tmp_path / "inline", inline=True).folder / "fedavg"
     experiment["fleet"] = {"block": 3, "pinned": True, "actors": 1}
-    pinned = quick_run(experiment, tmp_path / "pinned", address=cluster.address)
-    files = [run.folder / "fedavg" / "model.safetensors" for run in (inline, pinned)]
-    assert files[0].read_bytes() == files[1].read_bytes()
-    assert inline.results[0].metrics == pinned.results[0].metrics
-    updates = pq.read_table(pinned.folder / "fedavg" / "updates.parquet").to_pydict()
+    experiment["algorithm"] = [{"name": "fedavg"}, {"name": "centralized"}]
+    with pytest.raises(InputError, match=r"fleet.pinned = true: must be false for UnionUpdate, which needs"):
+        raysim.run(experiment, tmp_path / "run", address=cluster.address)
+    pinned = tmp_path / "run" / "fedavg"
+    assert (inline / "model.safetensors").read_bytes() == (pinned / "model.safetensors").read_bytes()
+    summaries = [json.loads((run / "summary.json").read_text()) for run in (inline, pinned)]
+    assert summaries[0]["metrics"] == summaries[1]["metrics"]
+    updates = pq.read_table(pinned / "updates.parquet").to_pydict()
     assert population.sites is not None
     # Actor 0 is in the north, actor 1 in the south; each has opened its own site's shards alone.
     sites = population.sites.to_pylist()
@@ -88,21 +91,10 @@ def test_a_pinned_populations_clients_are_updated_on_their_sites(
     for block, client in zip(updates["block"], updates["client"], strict=True):
         blocks.setdefault(block, set()).add(sites[client])
     assert all(len(names) == 1 for names in blocks.values())
-    traffic = json.loads((pinned.folder / "fedavg" / "summary.json").read_text())["machine_traffic"]
-    crossed = sum(pq.read_table(pinned.folder / "fedavg" / "metrics.parquet")["machine_bytes_crossed"].to_pylist())
+    traffic = summaries[1]["machine_traffic"]
+    crossed = sum(pq.read_table(pinned / "metrics.parquet")["machine_bytes_crossed"].to_pylist())
     assert len(traffic) == 3 and sum(node["bytes_in"] for node in traffic.values()) >= crossed > 0
-    assert " bytes in, " in (pinned.folder / "run.log").read_text()
-
-
-def test_the_data_of_several_sites_in_one_place_are_refused(
-    cluster: Cluster, population: Population, tmp_path: Path
-) -> None:
-    plan = plan_of(population, centralized(Participation(), LOCAL), tmp_path)
-    message = r"fleet.pinned = true: must be false for UnionUpdate, which needs"
-    with ClientActors(1, address=cluster.address, pinned=True) as actors:
-        actors.fit({"centralized": plan})
-        with closing(actors.fleet(plan)) as fleet, pytest.raises(InputError, match=message):
-            next_round(begin(plan.module(), fleet, 0), plan.algorithm, fleet)
+    assert " bytes in, " in (tmp_path / "run" / "run.log").read_text()
 
 
 @pytest.mark.parametrize(

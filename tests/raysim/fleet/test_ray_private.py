@@ -1,5 +1,6 @@
 """Private parts of Ray: found in the tested version, told once and done without in others."""
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,16 +11,20 @@ import pytest
 from raysim.cluster import job_files
 from raysim.fleet import ray_private
 from raysim.fleet.ray_private import PACKAGING, START, RayPart, sent_sizes, untold
+from tests.kit.runs import quick_run
+from tests.kit.workers import ROOT
 
 pytestmark = pytest.mark.usefixtures("own_ray")
 
 NAMES = {part: name for name, part in vars(ray_private).items() if isinstance(part, RayPart)}
 
 RUN = """
+import json
+import sys
 from dataclasses import replace
-import raysim
 from raysim.fleet import client_actors, ray_private, ray_runtime, calls
 from raysim.watching.progress import Watcher
+from tests.kit.runs import quick_run
 
 class Notices(Watcher):
     def notice(self, text):
@@ -31,11 +36,10 @@ for module in (ray_runtime, calls):
     for name in parts.keys() & vars(module).keys():
         setattr(module, name, lacking[name])
 client_actors.START = tuple(lacking.values())
-config = {"rounds": 2, "data": {"dataset": "digits"}, "partition": {"clients": 4}, "model": {"hidden": [8]}}
-raysim.run(config, "inline", inline=True)
-raysim.run({**config, "algorithm": [{"name": "fedavg"}, {"name": "fedprox"}]}, "ray", actors=1, watcher=Notices())
+out, config = sys.argv[1], json.loads(sys.argv[2])
+quick_run({**config, "algorithm": [{"name": "fedavg"}, {"name": "fedprox"}]}, out, actors=1, watcher=Notices())
 """
-"""Runs with a Ray that has moved or dropped all its private parts."""
+"""Run with a Ray that has moved or dropped all its private parts."""
 
 
 def test_the_tested_version_has_every_part() -> None:
@@ -52,8 +56,11 @@ def test_a_missing_part_is_told_once(path: str, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_version_without_them_gives_the_same_bytes(tmp_path: Path) -> None:
     """In a process of its own: that Ray also starts what raysim leaves out, and ends it when it likes."""
-    done = subprocess.run([sys.executable, "-c", RUN], cwd=tmp_path, capture_output=True, text=True, check=False)
+    config = {"rounds": 2, "data": {"dataset": "digits"}, "partition": {"clients": 4}, "model": {"hidden": [8]}}
+    command = [sys.executable, "-c", RUN, str(tmp_path / "ray"), json.dumps(config)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    quick_run({**config, "algorithm": {"name": "fedavg"}}, tmp_path / "inline", inline=True)
     inline, other = ((tmp_path / each / "fedavg" / "model.safetensors").read_bytes() for each in ("inline", "ray"))
     assert inline == other
     assert done.stdout.count("lacks ray._private") == 1

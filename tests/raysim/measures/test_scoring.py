@@ -47,7 +47,7 @@ def test_a_block_holds_whole_chunks() -> None:
 def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
     table = load("digits").train
     out = tmp_path_factory.mktemp("scoring") / "population"
-    given = {"scheme": "dirichlet-qp", "clients": 40, "label_alpha": 0.3, "seed": 5, "test_clients": 20}
+    given = {"scheme": "dirichlet", "clients": 40, "label_alpha": 0.3, "seed": 5, "test_clients": 20}
     return partitioning.make(table.slice(200), out, test=table.slice(0, 200), local_test=0.3, **given)
 
 

@@ -52,13 +52,16 @@ TARGETS = ("test", "held_out", "held_out_mean", "local", "local_mean", "local_fi
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, shared_ray: SharedRay) -> dict[str, Path]:
-    """The experiment on two actors, and three of its algorithms inline."""
-    folder = tmp_path_factory.mktemp("runs")
-    few = [table for table in TUNED["algorithm"] if table["name"] in ("fedavg", "fedbn", "radfed")]
-    quick_run({**TUNED, "algorithm": few}, folder / "inline", inline=True)
-    raysim.run(TUNED, folder / "two", fleet=shared_ray.actors(2))
-    return {name: folder / name for name in ("inline", "two")}
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the experiment's run."""
+    return raysim.run(TUNED, tmp_path_factory.mktemp("runs") / "all", inline=True).folder
+
+
+@pytest.fixture(scope="module")
+def on_actors(tmp_path_factory: pytest.TempPathFactory, shared_ray: SharedRay) -> Path:
+    """Return the folder of a run on two actors."""
+    small = {**EXPERIMENT, "algorithm": {"name": "fedavg"}, "partition": {"scheme": "iid", "clients": 6}, "rounds": 2}
+    return quick_run(small, tmp_path_factory.mktemp("runs") / "two", fleet=shared_ray.actors(2)).folder
 
 
 def test_every_metric_is_measured_on_every_target(tmp_path: Path) -> None:
@@ -69,45 +72,52 @@ def test_every_metric_is_measured_on_every_target(tmp_path: Path) -> None:
     assert all(table[f"{target}_{metric}"][-1] >= 0 for target in TARGETS for metric in metric_names)
 
 
-def test_aggregates_and_the_bytes_of_the_protocol(runs: dict[str, Path]) -> None:
-    assert metrics(runs["two"] / "radfed")["aggregated"] == [False, False, True, False, True]
+def test_aggregates_and_the_bytes_of_the_protocol(run: Path) -> None:
+    assert metrics(run / "radfed")["aggregated"] == [False, False, True, False, True]
     parameters, norm = 64 * 24 + 24 + 24 * 10 + 10, 4 * 24
-    assert metrics(runs["two"] / "fedavg")["bytes_up"] == [6 * (4 * (parameters + norm) + 8)] * 5
-    assert metrics(runs["two"] / "radfed")["bytes_down"] == [6 * (4 * (parameters + norm) + 8)] * 5
-    assert metrics(runs["two"] / "fedbn")["bytes_up"] == [6 * 4 * parameters] * 5
+    assert metrics(run / "fedavg")["bytes_up"] == [6 * (4 * (parameters + norm) + 8)] * 5
+    assert metrics(run / "radfed")["bytes_down"] == [6 * (4 * (parameters + norm) + 8)] * 5
+    assert metrics(run / "fedbn")["bytes_up"] == [6 * 4 * parameters] * 5
 
 
-def test_asynchronous_rounds_are_arrivals_in_virtual_time(runs: dict[str, Path]) -> None:
-    table, updates = (pq.read_table(runs["two"] / "fedasync" / f"{kind}.parquet") for kind in ("metrics", "updates"))
-    each = metrics(runs["two"] / "fedavg")["bytes_up"][0] // 6
+def test_asynchronous_rounds_are_arrivals_in_virtual_time(run: Path) -> None:
+    table, updates = (pq.read_table(run / "fedasync" / f"{kind}.parquet") for kind in ("metrics", "updates"))
+    each = metrics(run / "fedavg")["bytes_up"][0] // 6
     assert table["bytes_up"].to_pylist() == [6 * each] * 5
     assert table["bytes_down"].to_pylist() == [12 * each, *[6 * each] * 4]
     staleness = updates["staleness"].to_pylist()
     assert staleness[0] == 0 and max(staleness) > 1
     clients = updates["client"].to_pylist()
     assert any(clients[start : start + 6] != sorted(clients[start : start + 6]) for start in range(0, 30, 6))
-    plain = pq.read_table(runs["two"] / "fedavg" / "updates.parquet")
+    plain = pq.read_table(run / "fedavg" / "updates.parquet")
     assert plain["staleness"].null_count == plain.num_rows
     # As many clients are under way as a cohort has: whoever is quick need not wait for the slowest.
-    virtual = metrics(runs["two"] / "fedavg")["simulated_seconds"]
+    virtual = metrics(run / "fedavg")["simulated_seconds"]
     assert 0 < sum(table["simulated_seconds"].to_pylist()) < sum(virtual)
 
 
-def test_the_model_that_is_written_is_the_one_that_was_evaluated(runs: dict[str, Path]) -> None:
-    written = load_file(runs["two"] / "static-bn" / "model.safetensors")
+def test_the_model_that_is_written_is_the_one_that_was_evaluated(run: Path) -> None:
+    written = load_file(run / "static-bn" / "model.safetensors")
     assert written["norm1.running_mean"].any() and written["norm1.num_batches_tracked"] == 1
     parameters = 64 * 24 + 24 + 24 * 10 + 10 + 2 * 24
-    assert metrics(runs["two"] / "static-bn")["bytes_up"] == [6 * 4 * parameters] * 5
-    exchanges = {name: metrics(runs["two"] / name)["exchanges"] for name in ("fedavg", "fedtan", "centralized")}
+    assert metrics(run / "static-bn")["bytes_up"] == [6 * 4 * parameters] * 5
+    exchanges = {name: metrics(run / name)["exchanges"] for name in ("fedavg", "fedtan", "centralized")}
     assert exchanges == {"fedavg": [1] * 5, "fedtan": [4] * 5, "centralized": [0] * 5}
 
 
-def test_the_stages_of_a_round_add_up(runs: dict[str, Path]) -> None:
-    for run in runs.values():
-        table = pq.read_table(run / "fedavg" / "metrics.parquet").to_pydict()
-        stages = [table[f"seconds_{stage}"] for stage in ("sample", "send", "train", "sum", "aggregate")]
-        np.testing.assert_allclose(np.sum(stages, axis=0), table["seconds"])
-        assert np.min(stages) >= 0
+def check_stages(run: Path) -> None:
+    table = pq.read_table(run / "fedavg" / "metrics.parquet").to_pydict()
+    stages = [table[f"seconds_{stage}"] for stage in ("sample", "send", "train", "sum", "aggregate")]
+    np.testing.assert_allclose(np.sum(stages, axis=0), table["seconds"])
+    assert np.min(stages) >= 0
+
+
+def test_the_stages_of_a_round_add_up(run: Path) -> None:
+    check_stages(run)
+
+
+def test_the_stages_of_a_round_on_actors_add_up(on_actors: Path) -> None:
+    check_stages(on_actors)
 
 
 def test_a_run_trains_on_the_folds_that_are_left(tmp_path: Path) -> None:
@@ -121,42 +131,41 @@ def test_a_run_trains_on_the_folds_that_are_left(tmp_path: Path) -> None:
     assert {"held_out_accuracy", "held_out_mean_loss", "validation_accuracy", "validation_mean_loss"} <= set(found)
 
 
-def test_the_config_names_the_execution_that_ran(runs: dict[str, Path]) -> None:
-    raw = tomllib.loads((runs["two"] / "config.toml").read_text())
+def test_the_config_names_the_execution_that_ran(run: Path) -> None:
+    raw = tomllib.loads((run / "config.toml").read_text())
     assert {table["local"]["execution"] for table in raw["algorithm"]} == {"sequential"}
 
 
-def test_the_run_folder(runs: dict[str, Path]) -> None:
-    folder = runs["two"]
-    assert tomllib.loads((folder / "config.toml").read_text())["partition"]["clients"] == 12
-    assert len(Population.open(folder / "population")) == 12
-    assert "fedprox" in (folder / "report.html").read_text()
-    assert "round 5" in (folder / "run.log").read_text()
-    files = {path.name for path in (folder / "fedbn").iterdir()}
+def test_the_run_folder(run: Path) -> None:
+    assert tomllib.loads((run / "config.toml").read_text())["partition"]["clients"] == 12
+    assert len(Population.open(run / "population")) == 12
+    assert "fedprox" in (run / "report.html").read_text()
+    assert "round 5" in (run / "run.log").read_text()
+    files = {path.name for path in (run / "fedbn").iterdir()}
     tables, models = {f"{name}.parquet" for name in ("metrics", "updates", "clients")}, {"model", "personal"}
     assert files == tables | {f"{name}.safetensors" for name in models} | {"summary.json"}
-    assert json.loads((folder / "fedbn" / "summary.json").read_text())["algorithm"].startswith("Algorithm(")
-    personal = load_file(folder / "fedbn" / "personal.safetensors")
+    assert json.loads((run / "fedbn" / "summary.json").read_text())["algorithm"].startswith("Algorithm(")
+    personal = load_file(run / "fedbn" / "personal.safetensors")
     assert personal["norm1.running_mean"].shape == (len(personal["clients"]), 24)
-    assert set(load_file(folder / "fedbn" / "model.safetensors")) >= {"norm1.running_mean", "linear1.weight"}
+    assert set(load_file(run / "fedbn" / "model.safetensors")) >= {"norm1.running_mean", "linear1.weight"}
 
 
-def test_a_resolved_config_repeats_the_run(runs: dict[str, Path], tmp_path: Path) -> None:
-    resolved = tomllib.loads((runs["inline"] / "config.toml").read_text())
+def test_a_resolved_config_repeats_the_run(run: Path, tmp_path: Path) -> None:
+    resolved = tomllib.loads((run / "config.toml").read_text())
     resolved["algorithm"] = [table for table in resolved["algorithm"] if table["name"] == "radfed"]
     (tmp_path / "resolved.toml").write_text(tomli_w.dumps(resolved))
     quick_run(tmp_path / "resolved.toml", tmp_path / "again", inline=True)
     again = tmp_path / "again" / "radfed" / "model.safetensors"
-    assert again.read_bytes() == (runs["inline"] / "radfed" / "model.safetensors").read_bytes()
+    assert again.read_bytes() == (run / "radfed" / "model.safetensors").read_bytes()
 
 
-def test_a_population_that_was_made_before(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_population_that_was_made_before(run: Path, tmp_path: Path) -> None:
     raw = {key: value for key, value in EXPERIMENT.items() if key != "partition"}
-    raw |= {"data": {"population": str(runs["inline"] / "population")}}
+    raw |= {"data": {"population": str(run / "population")}}
     raw["algorithm"] = [table for table in EXPERIMENT["algorithm"] if table["name"] == "fedbn"]
     quick_run(raw, tmp_path / "again", inline=True)
     again = tmp_path / "again" / "fedbn" / "personal.safetensors"
-    assert again.read_bytes() == (runs["inline"] / "fedbn" / "personal.safetensors").read_bytes()
+    assert again.read_bytes() == (run / "fedbn" / "personal.safetensors").read_bytes()
     assert not (tmp_path / "again" / "population").exists()
 
 
@@ -246,10 +255,10 @@ def test_a_folder_that_is_not_new_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.toml"]
 
 
-def test_a_shard_whose_bytes_changed_is_named(runs: dict[str, Path], tmp_path: Path, two_actors: raysim.Actors) -> None:
+def test_a_shard_whose_bytes_changed_is_named(on_actors: Path, tmp_path: Path, two_actors: raysim.Actors) -> None:
     import shutil
 
-    shutil.copytree(runs["inline"] / "population", tmp_path / "population")
+    shutil.copytree(on_actors / "population", tmp_path / "population")
     shard = tmp_path / "population" / "shard-00000.arrow"
     content = bytearray(shard.read_bytes())
     content[len(content) // 2] ^= 1

@@ -16,6 +16,7 @@ import raysim
 from partitioning import Population
 from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError
+from tests.kit.ray import SharedRay
 from tests.kit.runs import quick_run
 
 CITIES = ("aachen", "bochum")
@@ -66,13 +67,13 @@ def experiment(root: Path, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_deeplab_trains_to_the_same_bytes_inline_and_on_two_actors(
-    cityscapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_actors: raysim.Actors
+def test_deeplab_trains_to_the_same_bytes_inline_and_on_an_actor(
+    cityscapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_ray: SharedRay
 ) -> None:
     monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
     runs = [
         quick_run(experiment(cityscapes), tmp_path / "inline", inline=True),
-        quick_run(experiment(cityscapes), tmp_path / "two", fleet=two_actors),
+        quick_run(experiment(cityscapes), tmp_path / "one", fleet=shared_ray.actors(1)),
     ]
     one, two = (run.folder / "fedavg" / "model.safetensors" for run in runs)
     assert one.read_bytes() == two.read_bytes()

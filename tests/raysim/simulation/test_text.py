@@ -11,6 +11,7 @@ from safetensors.numpy import load_file
 
 import raysim
 from raysim.common.errors import InputError
+from tests.kit.ray import SharedRay
 from tests.kit.runs import quick_resume, quick_run
 from tests.kit.tokenizers import write_tokenizer
 
@@ -55,12 +56,13 @@ def test_a_language_model_learns_the_plays_by_role(plays: dict[str, Any], tmp_pa
 
 
 @pytest.mark.parametrize("train", ["all", "lora"])
-def test_the_same_bytes_inline_and_on_two_actors(
-    plays: dict[str, Any], train: str, tmp_path: Path, two_actors: raysim.Actors
+def test_the_same_bytes_inline_and_on_an_actor(
+    plays: dict[str, Any], train: str, tmp_path: Path, shared_ray: SharedRay
 ) -> None:
+    """On one, because each that has transformers and adapters imports for seconds."""
     plays = {**plays, "model": {**plays["model"], "train": train}}
     quick_run(plays, tmp_path / "inline", inline=True)
-    quick_run(plays, tmp_path / "actors", fleet=two_actors)
+    quick_run(plays, tmp_path / "actors", fleet=shared_ray.actors(1))
     names = [folder / "fedavg" / "model.safetensors" for folder in (tmp_path / "inline", tmp_path / "actors")]
     assert names[0].read_bytes() == names[1].read_bytes()
 

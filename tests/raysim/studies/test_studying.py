@@ -24,7 +24,7 @@ from raysim.studies.course import StudyProgress
 from raysim.studies.showing import Board
 from tests.kit.ray import SharedRay
 from tests.kit.runs import quick_run
-from tests.kit.studies import SMALL
+from tests.kit.studies import SMALL, quick_study
 
 
 class Notes(Board):
@@ -110,7 +110,7 @@ def test_inline_and_interrupted_twice_it_is_the_same_table(on_ray: StudyProgress
         before = now
     notes = Notes()
     # Its own file goes on as well as the one that it came from.
-    done = raysim.study(folder, inline=True, watcher=notes)
+    done = quick_study(folder, inline=True, watcher=notes)
     assert len(notes.ran) == 16 - len(before) and not set(notes.ran) & set(before)
     assert before.items() <= stamps(folder).items()
     assert done.trials.drop(["seconds"]).equals(on_ray.trials.drop(["seconds"]))
@@ -120,9 +120,9 @@ def test_inline_and_interrupted_twice_it_is_the_same_table(on_ray: StudyProgress
 def test_of_a_changed_file_only_what_is_new_runs(on_ray: StudyProgress) -> None:
     notes, before = Notes(), stamps(on_ray.folder)
     # The baseline decides nothing that a trial depends on; a seed more does.
-    done = raysim.study(on_ray.folder, changes=["study.baseline=radfed"], inline=True, watcher=notes)
+    done = quick_study(on_ray.folder, changes=["study.baseline=radfed"], inline=True, watcher=notes)
     assert notes.ran == [] and stamps(on_ray.folder) == before
-    more = raysim.study(on_ray.folder, changes=["study.tune.folds=[0, 1, 2]"], inline=True, watcher=notes)
+    more = quick_study(on_ray.folder, changes=["study.tune.folds=[0, 1, 2]"], inline=True, watcher=notes)
     assert len(notes.ran) == 2 and more.trials.num_rows == done.trials.num_rows + 2
 
 
@@ -131,14 +131,14 @@ def test_what_diverges_is_on_record_and_never_wins(small: Any, tmp_path: Path) -
     small["study"] |= {"grid": {"fedavg": {"local.lr": [1e12, 0.1]}}, "folds": 0, "seeds": [1], "tune": {}}
     small["partition"] |= {"validation_clients": 1, "test_clients": 1}
     notes = Notes()
-    done = raysim.study(small, tmp_path / "study", inline=True, watcher=notes)
+    done = quick_study(small, tmp_path / "study", inline=True, watcher=notes)
     rows = done.trials.to_pylist()
     assert [row["status"] for row in rows] == ["diverged", "done"]
     assert rows[0]["held_out_accuracy"] is None and rows[0]["fold"] is None and not rows[0]["chosen"]
     assert done.winners["digits", "fedavg"] == {"local.lr": 0.1}
     assert any("is not finite" in notice for notice in notes.notices)
     again = Notes()
-    assert raysim.study(small, tmp_path / "study", inline=True, watcher=again).trials.equals(done.trials)
+    assert quick_study(small, tmp_path / "study", inline=True, watcher=again).trials.equals(done.trials)
     assert again.ran == []
 
 
@@ -214,10 +214,10 @@ def test_a_table_of_devices_and_the_virtual_time_to_a_target(tmp_path: Path) -> 
         assert row["virtual_seconds_to_held_out_accuracy"] == pytest.approx(first)
     assert "virtual time to held" in (done.folder / "table.md").read_text()
     again = Notes()
-    raysim.study(config, tmp_path / "study", inline=True, watcher=again)
+    quick_study(config, tmp_path / "study", inline=True, watcher=again)
     assert not again.ran
     pq.write_table(pa.table({"client": list(range(6)), "compute": [9.0] * 6}), table)
-    raysim.study(config, tmp_path / "study", inline=True, watcher=again)
+    quick_study(config, tmp_path / "study", inline=True, watcher=again)
     assert len(again.ran) == done.trials.num_rows
 
 
@@ -265,7 +265,7 @@ def personal() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> StudyProgress:
-    return raysim.study(personal_config(), tmp_path_factory.mktemp("searched") / "study", inline=True)
+    return quick_study(personal_config(), tmp_path_factory.mktemp("searched") / "study", inline=True)
 
 
 def test_personal_methods_are_searched_on_validation_parts_of_their_clients(
@@ -286,7 +286,7 @@ def test_personal_methods_are_searched_on_validation_parts_of_their_clients(
         best = max(tried, key=lambda row: float(row["local_validation_accuracy"]))
         assert done.winners["digits", name] == json.loads(best["point"])
     before = stamps(folder)
-    raysim.study(personal, folder, inline=True)
+    quick_study(personal, folder, inline=True)
     assert stamps(folder) == before
 
 
@@ -297,7 +297,7 @@ def test_the_search_does_not_see_the_test_parts_of_clients_made_earlier(
     earlier = {key: value for key, value in personal.items() if key != "partition"}
     earlier["data"] = {"population": str(whole)}
     earlier["study"] = {**personal["study"], "datasets": {"digits": {}}}
-    done = raysim.study(earlier, tmp_path / "study", inline=True)
+    done = quick_study(earlier, tmp_path / "study", inline=True)
     key = ("algorithm", "point", "stage", "local_validation_accuracy", "local_accuracy")
     values = [{tuple(row[name] for name in key) for row in each.trials.to_pylist()} for each in (searched, done)]
     assert values[0] == values[1]

@@ -42,4 +42,4 @@ def test_every_client_has_its_two_digits(real: Callable[[str], Path]) -> None:
     }
     pixels = np.concatenate([flat(chunk).to_numpy() for chunk in table["x"].chunks]).reshape(-1, 784)
     # No image is dealt twice: pixels and label name an image of MNIST, apart from a few that are equal in it.
-    assert len(np.unique(pixels, axis=0)) > 0.999 * len(pixels)
+    assert len({hash(row.tobytes()) for row in pixels}) > 0.999 * len(pixels)
