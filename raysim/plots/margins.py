@@ -4,23 +4,20 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
 from matplotlib.layout_engine import LayoutEngine
 from matplotlib.text import Text
-from matplotlib.textpath import text_to_path
-from matplotlib.ticker import FixedLocator
 from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
+from raysim.plots.ticks import Ticks, depth_of, width_of
+
 PAD = 3.0  # points between texts and the figure's edge
-GAP = 4.0  # points between tick labels and the axis' name, and between two tick labels
-TICK = 3.5  # points between a tick's mark and its label
+GAP = 4.0  # points between tick labels and the axis' name
 TITLE = 6.0  # points between the axes and the title's baseline
 POWER = 3.0  # points below the power of ten of the vertical axis
 ASCENT = 0.76  # height of letters above the baseline, in font sizes
 ROOM = 0.3  # share of the figure's width that the axes keep beside very long names
 BAR = 20  # height of a colour bar, in widths
-INSIDE = 1e-9  # share of an axis by which its last tick may lie outside
 
 Floats = NDArray[np.float64]
 
@@ -42,30 +39,30 @@ class Margins(LayoutEngine):
         self._above = above
 
     def execute(self, fig: Figure) -> None:
-        """Place the axes and their texts; a text is cut off only if it is longer than the figure."""
+        """Place the axes and their texts, once; a text is cut off only if it is longer than the figure."""
         axes, *bars = fig.axes
         x, y, text = axes.xaxis, axes.yaxis, axes.get_title(loc="left")
         size = width, height = 72 * fig.get_size_inches()
-        line, pad = x.label.get_fontproperties().get_size_in_points(), TITLE
+        line, pad, drawn = x.label.get_fontproperties().get_size_in_points(), TITLE, []
         above = TITLE + ASCENT * line if text else self._above
         left, right, bottom, top = PAD, width - PAD, PAD, height - PAD - above
         if axes.axison:
             bottom, top = bottom + _name(x, line, (0, -1)), min(top, height - PAD - line / 2)
             _set_box(axes, size, left, right, bottom, top)  # the number of ticks follows from the height
-            _, widths = _fix_ticks(y)
-            left += min(_name(y, widths.max(initial=0), (-1, 0)), (1 - ROOM) * width)
+            drawn = [Ticks.of(y)]
+            left += min(_name(y, drawn[0].widths.max(initial=0), (-1, 0)), (1 - ROOM) * width)
             if y.get_major_formatter().get_offset():
                 top, pad = top - POWER - line, pad + POWER + line
         for bar in bars:
             _set_box(bar, size, left, right, bottom, top)
-            _, widths = _fix_ticks(bar.yaxis)
-            right -= _name(bar.yaxis, widths.max(initial=0), (1, 0))
+            right -= _name(bar.yaxis, Ticks.of(bar.yaxis).widths.max(initial=0), (1, 0))
             start = right - (top - bottom) / BAR
             _set_box(bar, size, start, right, bottom, top)
             right = start - GAP
         if axes.axison:
             _set_box(axes, size, left, right, bottom, top)
-            places, widths = _fix_ticks(x, right - left)
+            drawn.append(Ticks.of(x, right - left))
+            places, widths = drawn[1].places, drawn[1].widths
             # The labels of ticks at the ends of the axes reach beyond them.
             left = max(left, PAD + (widths / 2 - places * (right - left)).max(initial=0))
             late = places > 0.5
@@ -73,9 +70,12 @@ class Margins(LayoutEngine):
             x.label.set_x(_inside(x.label, (left + right) / 2, width, left, right))
             y.label.set_y(_inside(y.label, (bottom + top) / 2, height, bottom, top))
         _set_box(axes, size, left, right, bottom, top)
+        for ticks in drawn:
+            ticks.draw()
         if text:
             title = axes.set_title(text, loc="left", y=1.0, pad=pad)
             title.set_x(_inside(title, left, width, left, right))
+        fig.set_layout_engine("none")
 
 
 def _set_box(axes: Axes, size: Floats, left: float, right: float, bottom: float, top: float) -> None:
@@ -92,37 +92,13 @@ def _name(axis: Axis, labels: float, side: tuple[int, int]) -> float:
         labels: width or height of its tick labels in points.
         side: direction from the middle of the axes.
     """
-    away = axis.get_tick_padding() + TICK + labels
+    away = depth_of(axis) + labels
     if not axis.label.get_text():
         return away
     right, up = ((away + GAP) / 72 * each for each in side)
     beyond = ScaledTranslation(right, up, axis.axes.figure.dpi_scale_trans)
     axis.set_label_coords(0.5 + side[0] / 2, 0.5 + side[1] / 2, axis.axes.transAxes + beyond)
     return away + GAP + axis.label.get_fontproperties().get_size_in_points()
-
-
-def _fix_ticks(axis: Axis, length: float = np.inf) -> tuple[Floats, Floats]:
-    """Fix an axis' ticks; return their places on the axis, from 0 to 1, and the widths of their labels in points.
-
-    Args:
-        axis: axis in its final limits.
-        length: points of a horizontal axis; of numbers that would touch each other, every second one is left out.
-    """
-    ticks = np.asarray(axis.get_majorticklocs(), float)
-    scaled = axis.get_transform().transform
-    low, high = scaled(axis.get_view_interval())
-    places = (scaled(ticks) - low) / (high - low)
-    font = axis.label.get_fontproperties()
-    widths = np.array([_width(text, font) for text in axis.get_major_formatter().format_ticks(ticks.tolist())])
-    shown = np.flatnonzero(np.abs(places - 0.5) <= 0.5 + INSIDE)
-    if not isinstance(axis.get_major_locator(), FixedLocator):
-        while (np.abs(np.diff(places[shown])) * length < (widths[shown[1:]] + widths[shown[:-1]]) / 2 + GAP).any():
-            shown = shown[::2]
-        axis.set_major_locator(FixedLocator(ticks[shown].tolist()))
-    if not axis.get_major_formatter().get_offset():
-        for tick in axis.get_major_ticks():
-            tick.label1.set_in_layout(False)  # matplotlib measures labels again only to place a power of ten
-    return places[shown], widths[shown]
 
 
 def _inside(text: Text, at: float, size: float, low: float, high: float) -> float:
@@ -135,11 +111,6 @@ def _inside(text: Text, at: float, size: float, low: float, high: float) -> floa
         low: begin of the axis.
         high: end of the axis.
     """
-    length = _width(text.get_text(), text.get_fontproperties())
+    length = width_of(text.get_text(), text.get_fontproperties())
     before = 0.0 if text.get_horizontalalignment() == "left" else length / 2
     return (max(PAD + before, min(at, size - PAD - length + before)) - low) / (high - low)
-
-
-def _width(text: str, font: FontProperties) -> float:
-    """Return the width of a text in points."""
-    return text_to_path.get_text_width_height_descent(text, font, False)[0]
