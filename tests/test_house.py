@@ -5,6 +5,7 @@ import re
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -35,13 +36,18 @@ def files(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def trees() -> dict[str, ast.Module]:
     """The syntax trees of all files by their dotted names; a package's is that of its `__init__`."""
     found = {}
     for path in (path for package in PACKAGES for path in files(package)):
         parts = path.relative_to(ROOT).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found[name] = ast.parse(path.read_text(encoding="utf-8"))
+        found[name] = tree_of(path)
     return found
 
 
@@ -87,7 +93,7 @@ def test_only_methods_lie_at_the_top_of_algorithms() -> None:
 def test_no_class_name_stands_twice(package: str) -> None:
     places = defaultdict(list)
     for path in files(package):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(str(path.relative_to(ROOT)))
     assert not {name: where for name, where in places.items() if len(where) > 1}
@@ -107,7 +113,7 @@ def test_no_text_begins_with_an_excluded_word(package: str) -> None:
 
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
     """Every docstring, and the strings below constants, with their lines."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         for statement in getattr(node, "body", []) if not isinstance(node, ast.IfExp | ast.Lambda) else []:
             value = getattr(statement, "value", None)
             if isinstance(statement, ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str):

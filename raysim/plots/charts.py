@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from partitioning.common.text import caption, printable
 from partitioning.pictures.plain import missing_glyphs_shown
 from raysim.common.statistics import mean_and_std
+from raysim.plots.margins import Margins
 from raysim.plots.panels import DENSE, FORMS, MARKERS, Panel, Values, legend_key, markers, set_scale, thinned
 from raysim.plots.style import INK, Stroke, as_file, style, themed, to_svg
 
 GREYS = ["#5b7083", "#c3ccd5", "#8c9aa8"]  # of client counts: no algorithm has these colours
 WIDE, HALF, HEIGHT = 9.2, 4.5, 2.6  # inches: the page's column, half of it, and one row of panels
+LEGEND = 17.4  # points of a legend above a histogram
 LETTERS = 110  # letters that fit side by side into the page's column
 WHOLE = 12  # whole numbers below a histogram that are all named, if it has no more
 LISTED = 2000  # values of a curve that a page lists; of a longer one it lists the rounds drawn
@@ -68,12 +70,13 @@ def chart(
     """
     width = WIDE / 3 if len(panels) > 2 else HALF
     with style(name):
-        figures = [Figure((width, HEIGHT), layout="constrained") for _ in panels]
+        figures = [Figure((width, HEIGHT), layout=Margins()) for _ in panels]
         grid = [figure.subplots() for figure in figures]
         drawn = [thinned(panel, DENSE) for panel in panels]
         has_dots = markers(drawn) <= MARKERS
-        for axes, panel in zip(grid, drawn, strict=True):
-            _fill(axes, panel, strokes, form, has_dots, x, int(LETTERS * width / WIDE))
+        for figure, axes, panel in zip(figures, grid, drawn, strict=True):
+            if _fill(axes, panel, strokes, form, has_dots, x, int(LETTERS * width / WIDE)):
+                figure.set_layout_engine("constrained")
             set_scale(axes, drawn if is_shared else [panel], form, False)
         if is_shared:
             _share_limits(grid)
@@ -153,10 +156,10 @@ def save_figure(drawing: Figure, path: Path, form: Literal["pdf", "svg"]) -> Non
 
 
 @contextmanager
-def single_axes(name: str, width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
+def single_axes(name: str, width: float, height: float, above: float = 0.0) -> Iterator[tuple[Figure, Axes]]:
     """Yield a figure in the charts' style and its only axes; width and height are in inches."""
     with style(name):
-        figure = Figure((width, height), layout="constrained")
+        figure = Figure((width, height), layout=Margins(above))
         yield figure, figure.subplots()
 
 
@@ -175,7 +178,7 @@ def histogram(name: str, groups: Mapping[str, NDArray[np.int64]], label: str) ->
     width = math.ceil((high - low + 1) / 30)
     first = np.arange(low, high + 1, width)
     bins = [*(first - 0.5).tolist(), float(first[-1]) + width - 0.5]
-    with single_axes(name, HALF, HEIGHT) as (figure, axes):
+    with single_axes(name, HALF, HEIGHT, LEGEND if len(groups) > 1 else 0.0) as (figure, axes):
         colours = GREYS[: len(groups)]
         axes.hist(amounts, bins, stacked=True, color=colours, edgecolor="white", linewidth=0.6, label=list(groups))
         axes.grid(axis="y")
@@ -201,26 +204,30 @@ def histogram(name: str, groups: Mapping[str, NDArray[np.int64]], label: str) ->
     return Chart(label, [svg], {"x": label, "panels": [listed]})
 
 
-def name_ticks(axes: Axes, names: Sequence[str], letters: int = LETTERS // 2) -> None:
-    """Write names below the axes at 0, 1, ...; aslant if they exceed `letters` letters side by side."""
+def name_ticks(axes: Axes, names: Sequence[str], letters: int = LETTERS // 2) -> bool:
+    """Write names below the axes at 0, 1, ...; aslant if they exceed `letters` letters side by side.
+
+    Returns:
+        whether they are aslant.
+    """
     texts = [caption(name) for name in names]
     is_aslant = len(texts) * (max(map(len, texts)) + 2) > letters
     aslant: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if is_aslant else {}
     axes.set_xticks(range(len(texts)), texts, **aslant)
     axes.tick_params(axis="x", length=0, labelcolor=INK)
     axes.set_xlim(-0.6, len(texts) - 0.4)
+    return is_aslant
 
 
 def _fill(
     axes: Axes, panel: Panel, strokes: Mapping[str, Stroke], form: str, has_dots: bool, x: str, letters: int
-) -> None:
-    """Draw a panel into its axes; `letters` fit below it."""
+) -> bool:
+    """Draw a panel into its axes; `letters` fit below it. Return whether its names stand aslant."""
     axes.set_title(caption(panel.title))
     axes.set_ylabel(caption(panel.y))
     axes.set_xlabel(caption(x))
     FORMS[form](axes, panel, strokes, has_dots)
-    if panel.ticks:
-        name_ticks(axes, panel.ticks, letters)
+    return bool(panel.ticks) and name_ticks(axes, panel.ticks, letters)
 
 
 def _share_limits(grid: Sequence[Axes]) -> None:

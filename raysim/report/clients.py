@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from partitioning import Population, plot, statistics
 from raysim.plots.charts import WIDE, Chart, histogram
+from raysim.plots.margins import Margins
 from raysim.plots.style import style, themed, to_svg
 
 SPLITS = {"train": "Training", "validation": "Validation", "test": "Held out"}
@@ -43,6 +44,7 @@ def _heatmap(population: Population, name: str) -> str:
             title="Samples of each label on each client",
             width=WIDE,
         )
+        figure.set_layout_engine(Margins())
     return themed(to_svg(figure, name))
 
 

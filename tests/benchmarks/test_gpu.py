@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.gpu import executions, profile
-from tests.benchmarks.gpu.__main__ import PARTS
+from tests.benchmarks.gpu.__main__ import PARTS, main
 from tests.benchmarks.gpu.setting import Setting, attempt
 from tests.benchmarks.gpu.table import Table
 
@@ -72,8 +72,7 @@ def test_all_parts_in_one_command(tmp_path: Path) -> None:
     assert [row["equal"] for row in rows if row["part"] == "bytes" and "equal" in row] == [True, True]
 
 
-def test_an_unknown_part_is_refused(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.benchmarks.gpu", "--parts", "executions,nothing", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith("--parts = executions,nothing: must name executions, bytes, ")
+def test_an_unknown_part_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu", "--parts", "executions,nothing", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"^--parts = executions,nothing: must name executions, bytes, "):
+        main()

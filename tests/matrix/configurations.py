@@ -32,11 +32,11 @@ ITS_OWN: dict[str, dict[str, Any]] = {
 }
 """What an algorithm is given besides its name."""
 
-PHONES = {"devices": {"compute": 40.0, "spread": 1.0, "latency": 1.0}}
-AT_NIGHT = {"devices": {**PHONES["devices"], "compute": 0.1, "availability": "day-night"}}
+PHONES = {"devices": {"compute": 20.0, "spread": 1.0, "latency": 1.0}}
+AT_NIGHT = {"devices": {**PHONES["devices"], "compute": 0.05, "availability": "day-night"}}
 VANISHING = {
     "rounds": 8,
-    "devices": {"compute": 40.0, "spread": 1.0, "latency": 1000.0, "availability": "day-night", "hours": 5.0},
+    "devices": {"compute": 20.0, "spread": 1.0, "latency": 1000.0, "availability": "day-night", "hours": 5.0},
 }
 """Clients that leave amid a client update."""
 TOP_K = [{"name": "top-k", "share": 0.1}]
@@ -99,10 +99,10 @@ def experiment(name: str = "fedavg", tables: dict[str, Any] | None = None, **key
     return {
         "seed": 3,
         "rounds": ROUNDS,
-        "data": {"dataset": "digits", "test": 0.1},
+        "data": {"dataset": "digits", "sample": 0.5, "test": 0.2},
         "partition": {"scheme": "dirichlet", "clients": 10, "label_alpha": 0.3, "local_test": 0.2},
         "model": NORMED if name in NEEDS_BATCH_NORM else DEEP,
-        "local": {"lr": 0.1, "batch_size": 40},
+        "local": {"lr": 0.1, "batch_size": 60},
         "algorithm": {key: value for key, value in given.items() if value is not None},
         "fleet": {"block": 2},
         "evaluate": {"every": 2},
@@ -114,17 +114,11 @@ def experiment(name: str = "fedavg", tables: dict[str, Any] | None = None, **key
 def _tuned() -> dict[str, dict[str, Any]]:
     """Return each algorithm with batch norm, devices, held-out clients, tuned copies and uneven blocks."""
     tables = {
-        "partition": {
-            "scheme": "dirichlet-qp",
-            "clients": 12,
-            "label_alpha": 0.1,
-            "test_clients": 2,
-            "local_test": 0.25,
-        },
+        "partition": {"scheme": "dirichlet", "clients": 12, "label_alpha": 1.0, "test_clients": 2, "local_test": 0.25},
         "model": NORMED,
         "devices": {"compute": 500.0, "spread": 0.5, "down": 1e6, "up": 1e5, "latency": 0.05},
         "fleet": {"block": 4},
-        "evaluate": {"every": 2, "finetune": {"epochs": 1, "part": "head"}},
+        "evaluate": {"every": 3, "finetune": {"epochs": 1, "part": "head"}},
     }
     return {f"{name} tuned": experiment(name, tables) for name in ALGORITHMS}
 
@@ -161,7 +155,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "downlink": experiment(downlink={"chain": TOP_K}),
     "privacy": experiment(tables=PRIVACY, **POISSON),
     "adaptive privacy": experiment(tables=ADAPTIVE, **POISSON),
-    "nonfinite": experiment(tables={"local": {"lr": 1e12, "batch_size": 40, "nonfinite": "leave-out"}}),
+    "nonfinite": experiment(tables={"local": {"lr": 1e12, "batch_size": 10, "nonfinite": "leave-out"}}),
     "measures": experiment("fedavg", {"model": NORMED, "evaluate": {"every": 2, "measures": ["dl", "bn"]}}),
     "twins": experiment(tables={"evaluate": {"every": 1, "measures": ["dc", "concordance"]}}),
     "dropout": experiment(tables={"model": DROPOUT}),

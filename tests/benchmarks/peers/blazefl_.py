@@ -56,13 +56,17 @@ class Selector:
 
 @dataclass(frozen=True)
 class Batches:
-    """Batches of one client's samples, in a new order in each epoch; `dataset` is what BlazeFL hands back."""
+    """Batches of one client's samples, in a new order in each epoch."""
 
     x: torch.Tensor
     y: torch.Tensor
     size: int
     generator: torch.Generator | None
-    dataset: None = None
+
+    @property
+    def dataset(self) -> torch.Tensor:
+        """Something as long as the client has samples: BlazeFL weights the client by it."""
+        return self.y
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         for rows in torch.randperm(len(self.y), generator=self.generator).split(self.size):

@@ -144,12 +144,13 @@ def test_many_classes_have_a_colour_bar_in_place_of_a_legend():
     assert 1 < len(many[-1].get_yticks()) <= 25
 
 
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
-def test_the_same_population_gives_the_same_picture(tmp_path, ending):
-    paths = [tmp_path / f"{number}.{ending}" for number in range(2)]
-    for path in paths:
-        save(draw([view(6), view(7)]), path)
-    assert len({path.read_bytes() for path in paths}) == 1
+def test_the_same_population_gives_the_same_picture(tmp_path):
+    figures = [draw([view(6)]) for _ in range(2)]
+    for ending in ("svg", "png", "pdf"):
+        paths = [tmp_path / f"{number}.{ending}" for number in range(2)]
+        for figure, path in zip(figures, paths, strict=True):
+            save(figure, path)
+        assert len({path.read_bytes() for path in paths}) == 1, ending
 
 
 def test_a_population_without_samples_can_be_drawn():

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -18,6 +19,7 @@ from raysim.config.read import recipes
 from raysim.config.sampling import OortTable
 from raysim.data.catalogue import DATASETS
 from raysim.models.build import MODELS
+from tests.kit.runs import quick_run
 
 SMALL = [
     *("--set", "rounds=2", "--set", "partition.clients_per_domain=2", "--set", "algorithm.fraction=0.5"),
@@ -49,8 +51,8 @@ def test_run_shows_a_table_the_report_and_what_is_next(raysim: Cli, tmp_path: Pa
 
 
 def test_reports_of_several_runs(raysim: Cli, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        assert raysim("run", "quickstart", "--inline", "--out", tmp_path / name, *SMALL)[0] == 0
+    quick_run("quickstart", tmp_path / "one", changes=SMALL[1::2], inline=True)
+    copytree(tmp_path / "one", tmp_path / "two")
     status, out, _ = raysim("report", tmp_path / "one", tmp_path / "two", "--out", tmp_path / "both.html")
     assert status == 0 and out.strip() == str(tmp_path / "both.html")
     page = (tmp_path / "both.html").read_text()

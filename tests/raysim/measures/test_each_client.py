@@ -13,7 +13,10 @@ import raysim
 from partitioning import Population
 from raysim.data.tensors import decoder_of
 from raysim.measures.epsilon.outside_epsilon import UNCOVERED
+from raysim.plots.style import strokes_of
+from raysim.report.each_client import describe
 from raysim.report.page import write_report
+from raysim.report.read import read_runs
 from tests.kit.runs import quick_run
 
 pandas = pytest.importorskip("pandas")
@@ -161,18 +164,20 @@ def mean_miss(outputs, y): return outputs.argmax(1).ne(y).double()
 """
 
 
-def test_a_report_has_own_metrics_and_own_facts_of_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_describes_own_metrics_and_own_facts_of_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "own_clients.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
     metrics = ["own_clients:mean_miss"]
     config = {**CONFIG, "algorithm": {"name": "own_clients:warded"}, "evaluate": {"metrics": metrics}, "rounds": 1}
     run = quick_run(config, tmp_path / "run", inline=True)
     assert [list(each) for each in run.clients().wards.dropna()] == [[1, 2]] * 8
-    page = write_report([run.folder], tmp_path / "report.html").read_text()
-    section = page[page.index("<h2>Each client</h2>") :]
-    section = section[: section.index("</section>")]
+    described = describe(read_runs([run.folder]), strokes_of(["own_clients:warded", "warded"]))
     # Lists make no groups, and a metric whose name begins like a mean keeps its name.
-    assert "by north" in section and "by wards" not in section and "mean_miss" in section
+    assert described is not None and "mean_miss" in described["charts"][0].title
+    groups = [name for name, _ in described["groups"]]
+    assert "north" in groups and "wards" not in groups
 
 
 def test_clients_may_be_left_unscored(tmp_path: Path) -> None:
@@ -181,7 +186,7 @@ def test_clients_may_be_left_unscored(tmp_path: Path) -> None:
     assert not (run.folder / "fedavg" / "clients.parquet").exists()
     with pytest.raises(raysim.InputError, match=r"evaluate\.clients is false"):
         run.clients()
-    assert "<h2>Each client</h2>" not in write_report([run.folder], tmp_path / "report.html").read_text()
+    assert describe(read_runs([run.folder]), {}) is None
 
 
 def test_the_global_model_comes_with_a_warning_where_clients_have_their_own(done: raysim.Run) -> None:

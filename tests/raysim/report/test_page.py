@@ -179,6 +179,7 @@ def test_what_is_missing_is_said(tmp_path, out, options, sentences):
 
 
 def test_clients_that_are_missing_are_said(plain: str) -> None:
+    assert "<h2>Each client</h2>" not in plain
     assert "its clients are not shown" in Outline(plain).text
 
 

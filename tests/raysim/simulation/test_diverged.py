@@ -15,11 +15,11 @@ from tests.kit.runs import quick_run
 
 EXPERIMENT: dict[str, Any] = {
     "seed": 3,
-    "rounds": 8,
+    "rounds": 4,
     "data": {"dataset": "digits"},
     "partition": {"scheme": "iid", "clients": 6, "test_clients": 1},
     "model": {"name": "mlp", "hidden": [8], "norm": "batch"},
-    "local": {"lr": 0.1, "batch_size": 100},
+    "local": {"lr": 0.1, "batch_size": 50},
     "evaluate": {"every": 1, "metrics": ["accuracy", "loss"]},
 }
 
@@ -91,7 +91,7 @@ def with_twin(measure: str, folder: Path, policy: str) -> raysim.Run:
     tables = {
         "rounds": 2,
         "data": {"dataset": "digits", "test": 0.2},
-        "local": {**EXPERIMENT["local"], **EXPLODES["local"], "nonfinite": policy},
+        "local": {**EXPERIMENT["local"], **EXPLODES["local"], "batch_size": 100, "nonfinite": policy},
         "algorithm": [{"name": "fedavg", **cohort}],
         "evaluate": {**EXPERIMENT["evaluate"], "measures": [measure]},
     }

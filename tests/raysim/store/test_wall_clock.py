@@ -37,8 +37,12 @@ def test_a_damaged_file_is_refused(tmp_path: Path, text: str) -> None:
         read_commands(tmp_path)
 
 
-def test_commands_of_a_run_add_up_and_stand_in_its_log_and_report(tmp_path: Path) -> None:
-    run = raysim.run(EXPERIMENT, tmp_path / "run", inline=True)
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> raysim.Run:
+    return raysim.run(EXPERIMENT, tmp_path_factory.mktemp("wall-clock") / "run", inline=True)
+
+
+def test_commands_of_a_run_add_up_and_stand_in_its_log_and_report(run: raysim.Run) -> None:
     (first,) = read_commands(run.folder)
     assert first.command == "run"
     whole, own = ("start", "data", "plan", "fleet", "end", "report"), ("training", "evaluation", "files")
@@ -55,6 +59,9 @@ def test_commands_of_a_run_add_up_and_stand_in_its_log_and_report(tmp_path: Path
     page = run.report.read_text()
     assert "Time of the command, by stage" in page and ">raysim run: radfed<" in page
 
+
+def test_a_resume_is_a_command_of_its_own(run: raysim.Run) -> None:
+    (first,) = read_commands(run.folder)
     raysim.resume(run.folder, inline=True)
     assert [each.command for each in read_commands(run.folder)] == ["run", "resume"]
     assert read_commands(run.folder)[0] == first
@@ -65,8 +72,7 @@ def test_commands_of_a_run_add_up_and_stand_in_its_log_and_report(tmp_path: Path
     assert json.loads((run.folder / WALL_CLOCK).read_text())[0]["command"] == "run"
 
 
-def test_a_damaged_file_costs_only_the_times(tmp_path: Path) -> None:
-    run = raysim.run(EXPERIMENT, tmp_path / "run", inline=True)
+def test_a_damaged_file_costs_only_the_times(run: raysim.Run) -> None:
     (run.folder / WALL_CLOCK).write_text("null")
     raysim.resume(run.folder, inline=True)
     (only,) = read_commands(run.folder)
