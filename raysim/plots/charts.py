@@ -154,7 +154,7 @@ def save_figure(drawing: Figure, path: Path, form: Literal["pdf", "svg"]) -> Non
     from matplotlib.backends.backend_pdf import FigureCanvasPdf  # a third of a second, and most runs write no PDF
 
     with style("drawing"), missing_glyphs_shown(), rc_context({"pdf.fonttype": 42}):
-        # As in `to_svg`, `savefig` would draw the figure twice.
+        # `savefig` would draw the figure twice, the first time for the layout alone.
         FigureCanvasPdf(drawing).print_pdf(path, metadata={"CreationDate": None})  # type: ignore[no-untyped-call]
 
 
