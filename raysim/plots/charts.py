@@ -151,8 +151,11 @@ def save_figure(drawing: Figure, path: Path, form: Literal["pdf", "svg"]) -> Non
     if form == "svg":
         path.write_text(as_file(to_svg(drawing, "drawing")), encoding="utf-8")
         return
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf  # a third of a second, and most runs write no PDF
+
     with style("drawing"), missing_glyphs_shown(), rc_context({"pdf.fonttype": 42}):
-        drawing.savefig(path, format="pdf", metadata={"CreationDate": None})
+        # `savefig` would draw the figure twice, the first time for the layout alone.
+        FigureCanvasPdf(drawing).print_pdf(path, metadata={"CreationDate": None})  # type: ignore[no-untyped-call]
 
 
 @contextmanager

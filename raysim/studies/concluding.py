@@ -65,6 +65,7 @@ def conclude(folder: Path, out: Path | None = None, lead: str = "") -> Path:
         for form in FORMS:
             with write_whole(folder / f"curves-{re.sub('[^A-Za-z0-9._-]+', '-', dataset)}.{form}") as aside:
                 save_figure(drawing, aside, form)
+            drawing.set_layout_engine("none")  # the other form has the same places
     return save(page.render(study, rows, lead), out or folder / "report.html")
 
 

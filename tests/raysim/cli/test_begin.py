@@ -24,6 +24,7 @@ from raysim.config.experiment import Experiment
 from raysim.config.read import recipes
 from raysim.data.catalogue import DATASETS
 from raysim.measures.metrics import METRICS
+from tests.kit.runs import quick_run
 
 
 def raysim(*arguments: object) -> Result:
@@ -59,7 +60,7 @@ def test_signs_of_missing_values_are_proposed_and_the_experiment_runs(folder: Pa
     assert raysim("init", "signs.parquet", "signs.toml").exit_code == 0
     raw = tomllib.loads((folder / "signs.toml").read_text())
     assert raw["data"]["columns"] == {"na_values": ["?", "n/a"], "impute": "median"}
-    assert raysim("run", "signs.toml", "--inline", "--out", "signs", "--set", "rounds=1").exit_code == 0
+    assert quick_run("signs.toml", "signs", changes=["rounds=1"], inline=True).results
 
 
 def test_an_experiment_on_a_real_table_names_every_column_and_runs(folder: Path) -> None:
@@ -90,7 +91,7 @@ def test_an_experiment_on_a_real_table_names_every_column_and_runs(folder: Path)
     assert raw["data"]["columns"] == {"categories": ["pain"], "dates": ["admitted"], "impute": "median"}
     assert "# categories: 'stage' may be codes" in text
     assert raw["partition"] == {"scheme": "natural", "column": "clinic", "local_test": "split"}
-    assert raysim("run", "real.toml", "--inline", "--out", "run", "--set", "rounds=1").exit_code == 0
+    assert quick_run("real.toml", "run", changes=["rounds=1"], inline=True).results
 
 
 def test_a_number_of_the_row_owns_no_row(folder: Path) -> None:
@@ -108,7 +109,7 @@ def test_a_table_of_categories_alone_is_no_text(folder: Path) -> None:
     assert raysim("init", "mushrooms.csv", "m.toml").exit_code == 0
     raw = tomllib.loads((folder / "m.toml").read_text())
     assert raw["data"]["columns"] == {"categories": ["cap", "gill"]} and "text" not in raw["data"]
-    assert raysim("run", "m.toml", "--inline", "--out", "run", "--set", "rounds=1").exit_code == 0
+    assert quick_run("m.toml", "run", changes=["rounds=1"], inline=True).results
 
 
 def test_an_experiment_on_text_alone_reads_it(folder: Path) -> None:
@@ -118,8 +119,7 @@ def test_an_experiment_on_text_alone_reads_it(folder: Path) -> None:
     raw = tomllib.loads((folder / "text.toml").read_text())
     assert raw["data"]["text"]["column"] == "review" and raw["model"]["name"] == "transformer"
     changes = ["rounds=1", "data.text.length=12", "model.options.n_embd=16", "model.options.n_layer=1"]
-    sets = [word for change in changes for word in ("--set", change)]
-    assert raysim("run", "text.toml", "--inline", "--out", "run", *sets).exit_code == 0
+    assert quick_run("text.toml", "run", changes=changes, inline=True).results
 
 
 @pytest.mark.parametrize("name", DATASETS)

@@ -47,7 +47,7 @@ def test_the_report_knows_the_stages_of_the_run_folder():
 
 
 def test_medians_of_every_stage(tmp_path):
-    run = write_run(tmp_path / "run", ["fedavg"])
+    run = write_run(tmp_path / "run", ["fedavg"], every=0)
     measure(run / "fedavg", SECONDS)
     page = write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
     assert cells_of(page) == [["0.4 s", "1 ms", "20 ms", "0.5 s", "30 ms", "4.2 ms", "0.2 s", "50 µs"]]
@@ -65,13 +65,13 @@ def test_medians_of_every_stage(tmp_path):
     ],
 )
 def test_a_chart_needs_stages_of_the_rounds_and_no_time(tmp_path, seconds, drawn):
-    run = write_run(tmp_path / "run", ["fedavg"])
+    run = write_run(tmp_path / "run", ["fedavg"], every=0)
     measure(run / "fedavg", seconds)
     assert ("by stage" in write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")) is drawn
 
 
 def test_runs_side_by_side_and_one_that_did_not_measure(tmp_path):
-    runs = [write_run(tmp_path / name) for name in ("old", "new")]
+    runs = [write_run(tmp_path / name, every=0) for name in ("old", "new")]
     measure(runs[1] / "fedavg", SECONDS)
     measure(runs[1] / "radfed", {"train": 0.25, "sum": 0.0})
     first, second = (write_report(runs, tmp_path / name).read_bytes() for name in ("1.html", "2.html"))

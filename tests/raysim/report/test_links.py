@@ -24,7 +24,7 @@ def linked(folder: Path, clients: int, hops: int) -> None:
 
 @pytest.mark.parametrize(("clients", "hops", "is_matrix"), [(12, 2, False), (90, 40, True)])
 def test_links_are_drawn(clients: int, hops: int, is_matrix: bool, tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", ["fedavg", "radfed"])
+    run = write_run(tmp_path / "run", ["fedavg", "radfed"], every=0)
     linked(run / "radfed", clients, hops)
     told(run / "radfed", options=["graph ring of 12 clients: each sends to 2 others"])
     page = write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
@@ -41,5 +41,5 @@ def test_links_are_drawn(clients: int, hops: int, is_matrix: bool, tmp_path: Pat
 
 
 def test_a_run_with_a_server_has_no_links(tmp_path: Path) -> None:
-    page = write_report([write_run(tmp_path / "run")], tmp_path / "report.html").read_text(encoding="utf-8")
+    page = write_report([write_run(tmp_path / "run", every=0)], tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<h2>Links</h2>" not in page

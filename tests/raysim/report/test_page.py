@@ -50,7 +50,7 @@ def test_the_page_is_whole_and_fetches_nothing(plain: str) -> None:
 
 
 def test_every_algorithm_has_its_row_and_its_parts(tmp_path, out):
-    text = Outline(page_of(write_run(tmp_path / "run", ["fedavg", "radfed", "fedavg"]), out=out)).text
+    text = Outline(page_of(write_run(tmp_path / "run", ["fedavg", "radfed", "fedavg"], targets=["test"]), out=out)).text
     for name in ("fedavg", "radfed", "fedavg-2"):
         assert f"{name}: parts of the algorithm" in text
     assert "schedule=Rounds(participation=1.0)," in text
@@ -76,7 +76,7 @@ def test_the_chosen_round_s_values_stand_in_the_headline(tmp_path, out):
     assert "fedavg stopped early, after round 10." in text and "radfed stopped" not in text
 
 
-def test_best_values_and_rounds_to_targets(tmp_path, out):
+def test_best_values_and_rounds_to_targets(tmp_path, out, plain):
     run = write_run(tmp_path / "run", ["fedavg", "radfed"], targets=["test"])
     reached = {"test_accuracy": {"target": 0.25, "round": 6}, "test_loss": {"target": 1.0, "round": None}}
     told(run / "fedavg", best={"test_accuracy": {"value": 0.3125, "round": 9}}, reached=reached)
@@ -85,7 +85,7 @@ def test_best_values_and_rounds_to_targets(tmp_path, out):
     assert "test_accuracy 0.25" in text and "not reached" in text
     sent = pq.read_table(run / "fedavg" / "metrics.parquet").column("bytes_up").to_pylist()[:6]
     assert human_bytes(sum(sent)) in text and "Bytes sent to" in text and "Accuracy by bytes" in text
-    assert "Rounds and bytes to a target" not in Outline(page_of(write_run(tmp_path / "without"), out=out)).text
+    assert "Rounds and bytes to a target" not in Outline(plain).text
 
 
 def test_runs_side_by_side_are_told_apart(tmp_path, out):
@@ -184,13 +184,13 @@ def test_clients_that_are_missing_are_said(plain: str) -> None:
 
 
 def test_an_unreached_algorithm_is_named(tmp_path, out):
-    run = write_run(tmp_path / "run")
+    run = write_run(tmp_path / "run", every=0)
     (run / "radfed" / "metrics.parquet").unlink()
     assert "Without results: radfed." in Outline(page_of(run, out=out)).text
 
 
 def test_an_algorithm_that_has_not_ended_is_shown(tmp_path, out):
-    run = write_run(tmp_path / "run", ["fedavg"])
+    run = write_run(tmp_path / "run", ["fedavg"], targets=["test"])
     (run / "fedavg" / "summary.json").unlink()
     assert "Evaluated after round 12." in Outline(page_of(run, out=out)).text
 

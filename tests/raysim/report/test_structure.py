@@ -58,7 +58,7 @@ def test_links_of_the_cloud_need_devices(tmp_path: Path) -> None:
 
 def test_scores_by_level_are_drawn(tmp_path: Path) -> None:
     levels = {"name": "heterofl", "levels": [1.0, 0.5, 0.25]}
-    done = quick_run({**CONFIG, "algorithm": [{"name": "fedavg"}, levels]}, tmp_path / "run", inline=True)
+    done = quick_run({**CONFIG, "rounds": 2, "algorithm": [{"name": "fedavg"}, levels]}, tmp_path / "run", inline=True)
     with pytest.warns(UserWarning, match="the whole model of heterofl, of which client 2 trains the first channels"):
         done.model("heterofl", client=2)
     (run,) = read_runs([tmp_path / "run"])
