@@ -12,7 +12,9 @@ The file's name ends in _ because a script's folder comes first on the path: bla
 
 from __future__ import annotations
 
+import os
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -24,6 +26,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from loads import LOADS, Load, needed, parser, read, report
+
+if sysconfig.get_config_var("Py_GIL_DISABLED") and not sys.flags.gil == 0:
+    # A library of torch's would switch the lock on again.
+    os.execv(sys.executable, [sys.executable, "-X", "gil=0", *sys.argv])
 
 with needed("blazefl"):
     import torch

@@ -10,9 +10,9 @@ folder=$(cd "$folder" && pwd)
 # Away from this repository: the versions that its pyproject.toml pins are not the peers'.
 cd /
 for peer in flower pfl fedjax fluke blazefl; do
-    # pfl runs on Python 3.10 to 3.12, BlazeFL 2 on 3.12 and 3.13 (and BlazeFL 3 from 3.14 on).
+    # pfl runs on Python 3.10 to 3.12, BlazeFL 3 from 3.14 on; its threads need the build without a lock.
     version=3.11
-    [ "$peer" = blazefl ] && version=3.13
+    [ "$peer" = blazefl ] && version=3.14t
     uv venv --quiet --clear --python "$version" "$folder/$peer"
     uv pip install --quiet --python "$folder/$peer/bin/python" -r "$here/requirements-$peer.txt"
 done
