@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 
 from loads import LOADS, Load, needed, parser, read, report
 
-if sysconfig.get_config_var("Py_GIL_DISABLED") and not sys.flags.gil == 0:
+if sysconfig.get_config_var("Py_GIL_DISABLED") and sys.flags.gil != 0:
     # A library of torch's would switch the lock on again.
     os.execv(sys.executable, [sys.executable, "-X", "gil=0", *sys.argv])
 
