@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import autograd
-from torch.func import functional_call, vmap
+from torch.func import functional_call, grad, vmap
 
 from algorithms.core.chunks import chunks
 from algorithms.core.entries import Kind
@@ -180,24 +179,16 @@ def _mean_square(finished: FinishedUpdate, batches: Sequence[NDArray[np.int64]])
     def loss(parameters: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return finished.local.loss.mean(functional_call(resident.module, (parameters, entries), (x,)), y)
 
-    def losses(stacked: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return the loss of each batch at parameters of its own, [k]."""
-        if len(x) > 1:
-            return vmap(loss)(stacked, x, y)
-        # Sequential training may have a model that cannot be mapped.
-        return loss({name: values[0] for name, values in stacked.items()}, x[0], y[0]).view(1)
+    def square(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        gradients: dict[str, torch.Tensor] = grad(loss)(trained, x, y)
+        return torch.stack([g.square().sum() for g in gradients.values()]).sum()
 
-    def squares(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return the squared norm of each batch's gradient, [k]."""
-        copies = {name: value.expand(len(x), *value.shape).detach() for name, value in trained.items()}
-        with torch.enable_grad():
-            leaves = [copy.requires_grad_() for copy in copies.values()]
-            gradients = autograd.grad(losses(copies, x, y).sum(), leaves, materialize_grads=True)
-        return torch.stack([each.square().flatten(1).sum(1) for each in gradients]).sum(0)
-
+    # Sequential training may have a model that cannot be mapped.
     most = 1 if finished.local.compute.execution == "sequential" else MAPPED
-    found = [squares(x, y) for x, y in _gathered(finished.work, batches, most)]
-    return float(torch.cat(found).double().mean())
+    squares = []
+    for x, y in _gathered(finished.work, batches, most):
+        squares.append(square(x[0], y[0]).view(1) if len(x) == 1 else vmap(square)(x, y))
+    return float(torch.cat(squares).double().mean())
 
 
 def _gathered(

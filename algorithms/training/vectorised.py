@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import autograd
-from torch.func import functional_call, vmap
+from torch.func import functional_call, grad_and_value, vmap
 
 from algorithms.core.batch_norm import train_mode
 from algorithms.training.batches import stacked_batches
@@ -51,25 +50,22 @@ class Vectorised(Trainer):
         steps = LocalSteps(local.arithmetic, trained, self._resident.slots, lr, *self._resident.beside)
         contrast = local.method.loss_term(self._resident.module, steps)
         # An attribute would be a circle: the trainer and its models would stay until a search for garbage.
-        losses: Callable[..., torch.Tensor] = vmap(self._loss, in_dims=(*[0] * 6, None, None))
+        step = vmap(grad_and_value(self._loss), in_dims=(*[0] * 6, None, None))
         taken: list[Taken] = []
         for batch in stacked_batches(works):
             lanes = batch.lanes
-            parameters = {name: stack[lanes].detach().requires_grad_() for name, stack in trained.items()}
+            parameters = {name: stack[lanes] for name, stack in trained.items()}
             # Batch norm tracks its statistics in place. Under vmap it silently tracks nothing if the lanes of a buffer
             # are not neighbours in memory, so track in copies.
             tracked = {name: stack[lanes].clone() for name, stack in constant.items()}
             buffers = tracked | {name: stack[lanes] for name, stack in fixed.items()}
             masks = self._masks.draw(works[lanes], batch.size)
             anchors = () if contrast is None else contrast.anchors(lanes)
-            with torch.enable_grad():
-                values = losses(parameters, buffers, masks, batch.x, batch.y, anchors, local.loss, contrast)
-                # A lane's loss is a function of its own parameters alone: the sum has each lane's gradients in its row.
-                # `torch.func.grad` would import torch's compiler, which takes seconds.
-                gradients = autograd.grad(values.sum(), list(parameters.values()), materialize_grads=True)
+            stacked = (parameters, buffers, masks, batch.x, batch.y, anchors)
+            gradients, values = step(*stacked, local.loss, contrast)
             for name, value in tracked.items():
                 constant[name][lanes] = value
-            steps(list(gradients), lanes)
+            steps([gradients[name] for name in parameters], lanes)
             taken.append((lanes, batch.labels, values.detach()))
         if contrast is not None:
             contrast.close()
@@ -86,7 +82,7 @@ class Vectorised(Trainer):
         anchors: Anchors | tuple[()],
         loss: Loss,
         contrast: Contrast | None,
-    ) -> torch.Tensor:
+    ) -> object:
         with torch.autocast(self._resident.device.type, torch.bfloat16, enabled=self._autocast):
             mean = loss.mean(functional_call(self._resident.module, (parameters, buffers, masks), (x,)), y)
             return mean + contrast(anchors, {**buffers, **masks}, x) if contrast and anchors else mean
