@@ -42,10 +42,13 @@ MARK: str = _CLEANUP["MARK"]
 processes: Callable[[str], list[int]] = _CLEANUP["processes"]
 """Function from a Ray's folder to the ids of its processes."""
 
+NODE_SECONDS = "RAY_raylet_start_wait_time_s"
+"""Environment variable with the seconds that Ray waits for a node to start."""
+
 LATE = "timed out during startup"
 """Ray's message if a node did not start in time."""
 
-TRIES = 3
+TRIES = 2
 """Number of starts of a late node."""
 
 MIB = 2**20
@@ -154,7 +157,7 @@ def _environment() -> Iterator[dict[str, str]]:
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
             "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
             "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_raylet_start_wait_time_s": "90",  # beside other work Ray's own 30 are too few
+            NODE_SECONDS: os.environ.get(NODE_SECONDS, "90"),  # beside other work Ray's own 30 are too few
         }
         os.environ.pop("RAY_AUTH_TOKEN", None)  # Ray would prefer it to the file
         os.environ.update(environment)

@@ -276,9 +276,13 @@ def _loopback() -> Iterator[None]:
 
 
 @contextmanager
-def patient() -> Iterator[None]:
-    """Make Ray wait longer for nodes that start in the context, because a start that is given up starts from zero."""
-    with _environment({NODE_SECONDS: os.environ.get(NODE_SECONDS, "90")}):
+def patient(seconds: int = 38) -> Iterator[None]:
+    """Make Ray wait longer for nodes that start in the context, because a start that is given up starts from zero.
+
+    Args:
+        seconds: time to wait for a node; by default three starts and their pauses fit into `START_SECONDS`.
+    """
+    with _environment({NODE_SECONDS: os.environ.get(NODE_SECONDS, str(seconds))}):
         yield
 
 

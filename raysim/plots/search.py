@@ -38,6 +38,7 @@ def heatmap(
     ends = [BETTER, WORSE] if is_smaller_better else [WORSE, BETTER]
     colours = LinearSegmentedColormap.from_list("search", ends).with_extremes(bad=ABSENT)
     with single_axes(name, HALF, HEIGHT * 1.1) as (figure, axes):
+        figure.set_layout_engine("constrained")  # long names of rows take more than `Margins` gives them
         axes.set_title(caption(title))
         axes.pcolormesh(np.ma.masked_invalid(means), cmap=colours, edgecolors="white", linewidth=3)
         for row, column in np.ndindex(means.shape):

@@ -86,7 +86,7 @@ def nodes(*each: Mapping[str, Any], connected: bool = True, noticed: bool = Fals
     """
     head = {"num_cpus": 0, "include_dashboard": False, **({"_system_config": NOTICED} if noticed else {})}
     with sockets_collected():
-        with patient(), lean():
+        with patient(90), lean():
             cluster = Cluster(True, head_node_args=head)
             for node in each:
                 cluster.add_node(**node)
