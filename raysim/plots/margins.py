@@ -71,7 +71,7 @@ class Margins(LayoutEngine):
             y.label.set_y(_inside(y.label, (bottom + top) / 2, height, bottom, top))
         _set_box(axes, size, left, right, bottom, top)
         for ticks in drawn:
-            ticks.draw()
+            ticks.keep()
         if text:
             title = axes.set_title(text, loc="left", y=1.0, pad=pad)
             title.set_x(_inside(title, left, width, left, right))
