@@ -26,7 +26,7 @@ GREYS = ["#5b7083", "#c3ccd5", "#8c9aa8"]  # of client counts: no algorithm has 
 WIDE, HALF, HEIGHT = 9.2, 4.5, 2.6  # inches: the page's column, half of it, and one row of panels
 LEGEND = 17.4  # points of a legend above a histogram
 LETTERS = 110  # letters that fit side by side into the page's column
-WHOLE = 12  # whole numbers below a histogram that are all named, if it has no more
+WHOLE = 40  # letters of whole numbers that fit side by side below a histogram; of more, not all are named
 LISTED = 2000  # values of a curve that a page lists; of a longer one it lists the rounds drawn
 
 
@@ -187,8 +187,8 @@ def histogram(name: str, groups: Mapping[str, NDArray[np.int64]], label: str) ->
         axes.grid(axis="y")
         axes.set_xlabel(label)
         axes.set_ylabel("Clients")
-        each_whole = FixedLocator(first.tolist())
-        axes.xaxis.set_major_locator(each_whole if len(first) <= WHOLE else MaxNLocator(integer=True, nbins=8))
+        each_whole, letters = FixedLocator(first.tolist()), len(first) * (len(f"{high}") + 1)
+        axes.xaxis.set_major_locator(each_whole if letters <= WHOLE else MaxNLocator(integer=True, nbins=8))
         axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
         if len(groups) > 1:
             above: dict[str, Any] = {

@@ -23,6 +23,7 @@ NAMES = {
     "few": ["0.1", "0.2 ●"],
     "aslant": [f"a long name of number {index}" for index in range(8)],
 }
+LONG = ["mypackage.models:wide_resnet_group_norm", "mypackage.models:wide_resnet_batch_norm"]
 
 
 def curves(kind: str, values: Sequence[float], last: float = 20.0, panels: int = 1, x: str = "Round") -> Sequence[str]:
@@ -63,6 +64,10 @@ CHARTS: dict[str, Callable[[], Sequence[str]]] = {
     "heat map": lambda: [
         heatmap("x", "A", ("k", "l"), (["1", "a longer value"], ["3", "4"]), np.eye(2), [["1", "2"]] * 2, True)
     ],
+    "heat map with long names": lambda: [
+        heatmap("x", "A", ("model.function", "lr"), (LONG, ["1", "2"]), np.eye(2), [["0.91"] * 2] * 2, True)
+    ],
+    "whole numbers of four digits": lambda: histogram("x", {"Training": np.arange(1000, 1012)}, "Samples").panels,
     "ranking": lambda: [
         ranking("x", "A", [f"local.lr = 0.1, round {each}" for each in "pq"], np.eye(2)[0], np.ones(2), "Loss", "share")
     ],
