@@ -54,6 +54,8 @@ NICENESS = "RAY_worker_niceness"
 NODE_SECONDS = "RAY_raylet_start_wait_time_s"
 """Environment variable with the seconds that Ray waits for a node to start, 30 by default."""
 
+NODE_WAIT = 38
+"""Seconds that our own Ray waits for a node: three starts and their pauses fit into `START_SECONDS`."""
 
 ENDING: list[threading.Thread] = []
 """Threads of abandoned Ray starts. They must end before another Ray starts."""
@@ -276,12 +278,8 @@ def _loopback() -> Iterator[None]:
 
 
 @contextmanager
-def patient(seconds: int = 38) -> Iterator[None]:
-    """Make Ray wait longer for nodes that start in the context, because a start that is given up starts from zero.
-
-    Args:
-        seconds: time to wait for a node; by default three starts and their pauses fit into `START_SECONDS`.
-    """
+def patient(seconds: int = NODE_WAIT) -> Iterator[None]:
+    """Make Ray wait longer for nodes that start in the context, because a start that is given up starts from zero."""
     with _environment({NODE_SECONDS: os.environ.get(NODE_SECONDS, str(seconds))}):
         yield
 

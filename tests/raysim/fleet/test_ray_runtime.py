@@ -3,9 +3,9 @@
 import pytest
 
 from raysim.common.errors import InputError
-from raysim.fleet.calls import fetch_results
+from raysim.fleet.calls import START_SECONDS, ActorTimeouts, fetch_results
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.ray_runtime import check_answers
+from raysim.fleet.ray_runtime import NODE_WAIT, check_answers
 
 pytestmark = pytest.mark.usefixtures("own_ray")
 
@@ -14,6 +14,12 @@ pytestmark = pytest.mark.usefixtures("own_ray")
 def test_an_address_where_no_cluster_is_fails_at_once(address: str) -> None:
     with pytest.raises(InputError, match=r"address = .*: must be HOST:PORT of a running Ray cluster"):
         check_answers(address)
+
+
+def test_all_starts_of_ray_fit_into_the_time_that_a_run_waits() -> None:
+    """Otherwise nobody reads why they failed."""
+    limits = ActorTimeouts()
+    assert limits.starts * NODE_WAIT + (limits.starts - 1) * limits.pause < START_SECONDS
 
 
 @pytest.mark.slow
