@@ -44,11 +44,13 @@ ROWS = {
     "FedJAX": "FedJAX 0.0.17, 1 process",
     "pfl, 1 process": "pfl-research 0.6, 1 process",
     "pfl, 2 processes": "pfl-research 0.6, 2 processes",
-    "BlazeFL, 2 threads": "BlazeFL 2.0, 2 threads",
+    "BlazeFL 2, 2 threads": "BlazeFL 2.0, 2 threads",
+    "BlazeFL 3, 2 threads": "BlazeFL 3.0, 2 threads",
     "fluke": "fluke 0.8, 1 process",
     "Flower, 2 workers": "Flower 1.41, 2 workers",
 }
-SHORT = ("raysim run, 2 actors", "FedJAX", "pfl, 2 processes", "BlazeFL, 2 threads", "fluke", "Flower, 2 workers")
+LEFT_OUT = ("plain loop", IDEAL, "raysim run, 2 actors, by the clock", "pfl, 1 process")
+SHORT = tuple(title for title in ROWS if title not in LEFT_OUT)
 """Rows of README's table."""
 
 
@@ -76,7 +78,8 @@ def rounds_table(record: Record, rows: Sequence[str] = tuple(ROWS), loads: Seque
     """Return seconds a round, and the ratio to two plain loops."""
     lines = [f"| | {' | '.join(ROUNDS[load] for load in loads)} |", f"|---|{'---|' * len(loads)}"]
     lines.append(f"| model, batch 10, one epoch | {' | '.join(MODELS[load] for load in loads)} |")
-    for title in rows:
+    measured = {title for load in loads for title in record.get(load, {}).get("figures", {})}
+    for title in filter(measured.__contains__, rows):
         lines.append(f"| {ROWS[title]} | {' | '.join(_cell(record.get(load, {}), title) for load in loads)} |")
     return "\n".join([*lines, "", _origin(record, loads)])
 

@@ -23,7 +23,7 @@ SCRIPTS: dict[str, tuple[str, str, list[str], str]] = {
     "FedJAX": ("fedjax", "fedjax_.py", [], "AB"),
     "pfl, 1 process": ("pfl", "pfl_.py", ["--processes", "1"], "AB"),
     "pfl, 2 processes": ("pfl", "pfl_.py", ["--processes", "2"], "ABC"),
-    "BlazeFL, 2 threads": ("blazefl", "blazefl_.py", [], "ABC"),
+    "BlazeFL 3, 2 threads": ("blazefl", "blazefl_.py", [], "ABC"),
     "fluke": ("fluke", "fluke_.py", [], "ABC"),
     "Flower, 2 workers": ("flower", "flower.py", [], "ABC"),
 }
