@@ -352,7 +352,7 @@ ON_TWO_ACTORS = (
 """Configurations on two actors in the default suite: each way in which the driver and actors share the work."""
 
 ON_ONE_ACTOR = ("fedbn tuned", "radfed tuned", "hierfavg tuned", "dpsgd tuned", "fedbuff with devices")
-"""Those that the default suite runs on one actor too: each place where models and states stay between calls."""
+"""Configurations that run on one actor too: each place where models and states stay between calls."""
 
 KILLED = ("edges compressed", "fedbn tuned", "redrawn gossip", "fedbuff at night", "feedback and downlink")
 """Configurations that are killed in the default suite: with personal state, updates under way, and options' memory."""

@@ -67,13 +67,14 @@ def experiment(root: Path, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_deeplab_trains_to_the_same_bytes_inline_and_on_an_actor(
-    cityscapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_ray: SharedRay
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_deeplab_trains_to_the_same_bytes_inline_and_on_actors(
+    number: int, cityscapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_ray: SharedRay
 ) -> None:
     monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
     runs = [
         quick_run(experiment(cityscapes), tmp_path / "inline", inline=True),
-        quick_run(experiment(cityscapes), tmp_path / "one", fleet=shared_ray.actors(1)),
+        quick_run(experiment(cityscapes), tmp_path / "actors", fleet=shared_ray.actors(number)),
     ]
     one, two = (run.folder / "fedavg" / "model.safetensors" for run in runs)
     assert one.read_bytes() == two.read_bytes()

@@ -55,14 +55,15 @@ def test_a_language_model_learns_the_plays_by_role(plays: dict[str, Any], tmp_pa
     assert perplexity.iloc[-1] < 10 < perplexity.iloc[0]  # the text has nine letters
 
 
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("train", ["all", "lora"])
-def test_the_same_bytes_inline_and_on_an_actor(
-    plays: dict[str, Any], train: str, tmp_path: Path, shared_ray: SharedRay
+def test_the_same_bytes_inline_and_on_actors(
+    plays: dict[str, Any], train: str, number: int, tmp_path: Path, shared_ray: SharedRay
 ) -> None:
-    """On one, because each that has transformers and adapters imports for seconds."""
+    """By default on one actor, because each imports transformers and adapters for seconds."""
     plays = {**plays, "model": {**plays["model"], "train": train}}
     quick_run(plays, tmp_path / "inline", inline=True)
-    quick_run(plays, tmp_path / "actors", fleet=shared_ray.actors(1))
+    quick_run(plays, tmp_path / "actors", fleet=shared_ray.actors(number))
     names = [folder / "fedavg" / "model.safetensors" for folder in (tmp_path / "inline", tmp_path / "actors")]
     assert names[0].read_bytes() == names[1].read_bytes()
 
