@@ -19,7 +19,7 @@ import tomli_w
 
 from raysim.store.wall_clock import read_commands
 from tests.benchmarks.peers.loads import Load
-from tests.benchmarks.plain import WARM
+from tests.benchmarks.plain import WARM, model_table
 
 ACTORS = 2
 LEAST, LONGER = 8, 3
@@ -131,11 +131,10 @@ def experiment_of(load: Load, data: Mapping[str, Any], rounds: int | None = None
         data: table `[data]`.
         rounds: number of rounds, instead of the load's.
     """
-    model = {"cnn": {"name": "cnn_dropout"}, "mlp": {"name": "mlp", "hidden": list(load.hidden), "norm": load.norm}}
     return {
         "rounds": rounds or load.rounds,
         "data": dict(data),
-        "model": model.get(load.model, {"name": load.model}),
+        "model": model_table(load),
         "algorithm": {"name": "fedavg", "cohort": load.cohort},
         "local": {"lr": load.lr, "epochs": load.epochs, "batch_size": load.batch},
         "evaluate": {"every": load.test_every},

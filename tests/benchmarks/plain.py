@@ -1,9 +1,13 @@
-"""Plain PyTorch loops over the same client updates: one loop, and two side by side."""
+"""Plain PyTorch loops over the same client updates: one loop, and two side by side.
+
+uv run python -m tests.benchmarks.plain 2 A POPULATION 5        # loops, load, population, counted rounds
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import statistics
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +15,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from algorithms import Local, Participation, Purpose, generator, torch_seed
 from raysim.data.shards import Shards
-from raysim.fleet.worker_plan import ModelPlan
-from tests.benchmarks.peers.loads import Load
+from raysim.models.build import build
+from tests.benchmarks.peers.loads import LOADS, Load
 
 WARM = 2
 """Rounds that are not counted: first touch of memory, data read into caches."""
@@ -27,11 +32,22 @@ def local_of(load: Load) -> Local:
     return Local(lr=load.lr, epochs=load.epochs, batch_size=load.batch)
 
 
-def model_of(load: Load) -> ModelPlan:
+def model_table(load: Load) -> dict[str, Any]:
+    """Return the keys of `[model]` for a load."""
+    tables: dict[str, dict[str, Any]] = {
+        "cnn": {"name": "cnn_dropout"},
+        "mlp": {"name": "mlp", "hidden": list(load.hidden), "norm": load.norm},
+        "gpt2": {"name": "transformer", "architecture": "gpt2", "options": dict(load.network)},
+    }
+    table = tables.get(load.model, {"name": load.model})
+    return {**table, "train": "lora"} if load.adapters else table
+
+
+def model_of(load: Load) -> nn.Module:
     """The load's model, initialised as the engine does it."""
-    parameters: dict[str, object] = {"hidden": load.hidden, "norm": load.norm} if load.model == "mlp" else {}
-    name = "cnn_dropout" if load.model == "cnn" else load.model
-    return ModelPlan(name, parameters, load.shape, load.classes, torch_seed(0, Purpose.INITIALISE))
+    parameters = model_table(load)
+    seed, labels = torch_seed(0, Purpose.INITIALISE), "sequence" if load.model == "gpt2" else "class"
+    return build(parameters.pop("name"), shape=load.shape, classes=load.classes, seed=seed, labels=labels, **parameters)
 
 
 class PlainLoop:
@@ -45,16 +61,21 @@ class PlainLoop:
     def __init__(self, data: Sequence[tuple[torch.Tensor, torch.Tensor]], load: Load) -> None:
         torch.set_num_threads(1)
         self.data = data
-        self.module = model_of(load).build()
+        self.module = model_of(load)
         self.load, self.local = load, local_of(load)
-        self.start = {name: value.clone() for name, value in self.module.state_dict().items()}
+        self.start = {name: value.clone() for name, value in self._sent().items()}
+
+    def _sent(self) -> dict[str, torch.Tensor]:
+        """Parameters that train, and buffers."""
+        frozen = {name for name, value in self.module.named_parameters() if not value.requires_grad}
+        return {name: value for name, value in self.module.state_dict().items() if name not in frozen}
 
     def updates(self, number: int, share: slice = slice(None)) -> dict[str, torch.Tensor]:
         """Make the share's client updates of a round and sum them by samples."""
         cohort = Participation(cohort=self.load.cohort).draw(np.arange(self.load.clients), 0, number)
         total = {name: torch.zeros_like(value) for name, value in self.start.items()}
         for client in cohort[share]:
-            self.module.load_state_dict(self.start)
+            self.module.load_state_dict(self.start, strict=not self.load.adapters)
             optimiser = torch.optim.SGD(self.module.parameters(), lr=self.local.lr)
             x, y = self.data[client]
             for rows in self.local.passes(len(y), generator(0, Purpose.BATCHES, number, int(client))):
@@ -64,7 +85,7 @@ class PlainLoop:
                 optimiser.zero_grad()
                 cross_entropy(self.module(x[batch]), y[batch]).backward()
                 optimiser.step()
-            for name, value in self.module.state_dict().items():
+            for name, value in self._sent().items():
                 total[name] += len(y) * value
         return total
 
@@ -111,3 +132,8 @@ def _half(path: Path, load: Load, rounds: int, which: int, barrier: Any, results
         started = time.perf_counter()
         loop.updates(number, slice(which, None, 2))
         results.put((number, time.perf_counter() - started))
+
+
+if __name__ == "__main__":
+    loops, name, path, rounds = sys.argv[1:]
+    print({"1": one_loop, "2": two_loops}[loops](Path(path), LOADS[name], int(rounds)))

@@ -21,6 +21,8 @@ RECORD = Path(__file__).with_name("speed.json")
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
 IDEAL = "two plain loops"
+MEMORY = "memory"
+"""Entry of the record that is no load."""
 
 Record = Mapping[str, Any]
 """Figures, repeats, commit and hardware by load."""
@@ -32,8 +34,21 @@ ROUNDS = {
     "A": "A: 100 clients x 600 samples, 10 a round",
     "B": "B: 1,000 x 20, 100 a round",
     "C": "C: 1,000 x 50, 50 a round",
+    "K": "K: 100 x 20 texts, 20 a round",
+    "L": "L: as K",
+    "M": "M: 100 x 20 texts, 4 a round",
+    "N": "N: as M",
 }
-MODELS = {"A": "`mlp` 784-200-200-10", "B": "the same", "C": "`cnn_dropout` on 3x32x32"}
+IMAGES, TEXTS = ("A", "B", "C"), ("K", "L", "M", "N")
+MODELS = {
+    "A": "`mlp` 784-200-200-10",
+    "B": "the same",
+    "C": "`cnn_dropout` on 3x32x32",
+    "K": "GPT-2, 0.12 million",
+    "L": "its adapters",
+    "M": "GPT-2, 10.8 million",
+    "N": "its adapters",
+}
 """Model of each load."""
 
 ROWS = {
@@ -60,21 +75,24 @@ def load_record() -> dict[str, Any]:
 
 
 def save(name: str, figures: Mapping[str, float], repeats: int) -> None:
-    """Keep a load's figures with the commit and the hardware that they are from."""
+    """Keep a load's figures."""
+    keep(name, {"figures": {title: round(value, 4) for title, value in figures.items()}, "repeats": repeats})
+
+
+def keep(name: str, entry: Mapping[str, Any]) -> None:
+    """Keep an entry with the commit and the hardware that it is from."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    entry = {
-        "figures": {title: round(value, 4) for title, value in figures.items()},
-        "repeats": repeats,
+    origin = {
         "commit": commit.stdout.strip(),
         "hardware": f"{os.cpu_count()} cores, {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
         "torch": version("torch"),
         "ray": version("ray"),
     }
-    record = {**load_record(), name: entry}
+    record = {**load_record(), name: {**entry, **origin}}
     RECORD.write_text(json.dumps(dict(sorted(record.items())), indent=2) + "\n", encoding="utf-8")
 
 
-def rounds_table(record: Record, rows: Sequence[str] = tuple(ROWS), loads: Sequence[str] = tuple(ROUNDS)) -> str:
+def rounds_table(record: Record, rows: Sequence[str] = tuple(ROWS), loads: Sequence[str] = IMAGES) -> str:
     """Return seconds a round, and the ratio to two plain loops."""
     lines = [f"| | {' | '.join(ROUNDS[load] for load in loads)} |", f"|---|{'---|' * len(loads)}"]
     lines.append(f"| model, batch 10, one epoch | {' | '.join(MODELS[load] for load in loads)} |")
@@ -86,21 +104,42 @@ def rounds_table(record: Record, rows: Sequence[str] = tuple(ROWS), loads: Seque
 
 def readme_table(record: Record) -> str:
     """Return the rows of `rounds_table` that compare simulators, on loads whose record has a figure of raysim."""
-    measured = [load for load in ROUNDS if SHORT[0] in record.get(load, {}).get("figures", {})]
+    measured = [load for load in IMAGES if SHORT[0] in record.get(load, {}).get("figures", {})]
     return rounds_table(record, SHORT, measured)
 
 
 def other_table(record: Record) -> str:
     """Return every figure of the other loads."""
     lines = ["| load | figure | |", "|---|---|---|"]
-    others = [load for load in record if load not in ROUNDS]
+    others = [load for load in record if load not in (*ROUNDS, MEMORY)]
     for load in others:
         for title, value in record[load]["figures"].items():
             lines.append(f"| {load} | {title} | {_short(value)} |")
     return "\n".join([*lines, "", _origin(record, others)])
 
 
-TABLES: Mapping[str, Callable[[Record], str]] = {"rounds": rounds_table, "readme": readme_table, "others": other_table}
+def texts_table(record: Record) -> str:
+    """Return seconds a round of language models."""
+    return rounds_table(record, loads=TEXTS)
+
+
+def memory_table(record: Record) -> str:
+    """Return the memory of all processes of each way, and in brackets of the main process and the largest other one."""
+    figures = record[MEMORY]["figures"]
+    lines = [f"| MiB | {' | '.join(figures)} |", f"|---|{'---:|' * len(figures)}"]
+    for title in (title for title in ROWS if any(title in found for found in figures.values())):
+        cells = [_memory(found[title]) if title in found else "–" for found in figures.values()]
+        lines.append(f"| {ROWS[title]} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", f"Measured at commit {record[MEMORY]['commit']}."])
+
+
+TABLES: Mapping[str, Callable[[Record], str]] = {
+    "rounds": rounds_table,
+    "readme": readme_table,
+    "texts": texts_table,
+    "others": other_table,
+    "memory": memory_table,
+}
 """Tables by the name that marks them."""
 
 
@@ -114,6 +153,11 @@ def _cell(entry: Mapping[str, Any], title: str) -> str:
     if title not in figures:
         return "–"
     return f"{figures[title]:.3f} ({figures[title] / figures[IDEAL]:.2f})"
+
+
+def _memory(found: Mapping[str, float]) -> str:
+    main, largest, total = (f"{found[part]:,.0f}" for part in ("main", "largest", "total"))
+    return total if total == main else f"{total} ({main}, {largest})"
 
 
 def _short(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Seconds a round, loads A, B, C, E and G: plain loops, the command, and the peers, in turn in one run."""
+"""Seconds a round, loads A, B, C, E, G and K to N: plain loops, the command, and the peers, in turn in one run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 import partitioning
+from partitioning.sources.arrays import nested
+from raysim.data.masks import class_metadata
+from raysim.data.tokens import NEXT, TOKENS
 from tests.benchmarks.command import ACTORS, experiment_of, run_on_actors
 from tests.benchmarks.peers.loads import LOADS, Load, make
 from tests.benchmarks.plain import WARM, one_loop, two_loops
@@ -22,17 +25,17 @@ PEERS = Path(__file__).parent / "peers"
 SCRIPTS: dict[str, tuple[str, str, list[str], str]] = {
     "FedJAX": ("fedjax", "fedjax_.py", [], "AB"),
     "pfl, 1 process": ("pfl", "pfl_.py", ["--processes", "1"], "AB"),
-    "pfl, 2 processes": ("pfl", "pfl_.py", ["--processes", "2"], "ABC"),
+    "pfl, 2 processes": ("pfl", "pfl_.py", ["--processes", "2"], "ABCKLMN"),
     "BlazeFL 3, 2 threads": ("blazefl", "blazefl_.py", [], "ABC"),
     "fluke": ("fluke", "fluke_.py", [], "ABC"),
-    "Flower, 2 workers": ("flower", "flower.py", [], "ABC"),
+    "Flower, 2 workers": ("flower", "flower.py", [], "ABCKLMN"),
 }
 """Peers: the environment, the script, its arguments, and the loads on which it is compared."""
 
-ROUNDS = {"A": 200, "B": 300, "C": 16, "E": 300, "G": 30}
+ROUNDS = {"A": 200, "B": 300, "C": 16, "E": 300, "G": 30, "K": 60, "L": 60, "M": 16, "N": 20}
 """Rounds of the command: some follow after Ray's actors are there."""
 
-SLOW = {"C": 4, "G": 2}
+SLOW = {"C": 4, "G": 2, "M": 3, "N": 3}
 """Most counted rounds of plain loops and peers, on loads whose rounds take seconds."""
 
 Way = Callable[[], Iterator[tuple[str, float]]]
@@ -41,8 +44,12 @@ Way = Callable[[], Iterator[tuple[str, float]]]
 RAYSIM = f"raysim run, {ACTORS} actors"
 
 
-def table_of(x: np.ndarray, y: np.ndarray) -> pa.Table:
-    """Return images [..., channels, height, width] and labels [...] as a table."""
+def table_of(load: Load, x: np.ndarray, y: np.ndarray) -> pa.Table:
+    """Return images [..., channels, height, width] and labels [...], or texts and their next tokens, as a table."""
+    if load.model == "gpt2":
+        columns = [nested(each.reshape(-1, *load.shape)) for each in (x, y)]
+        following = pa.field(NEXT, columns[1].type, metadata=class_metadata(load.classes))
+        return pa.table(columns, schema=pa.schema([pa.field(TOKENS, columns[0].type), following]))
     image = pa.array(x.reshape(-1))
     for size in reversed(x.shape[-3:]):
         image = pa.FixedSizeListArray.from_arrays(image, size)
@@ -51,9 +58,10 @@ def table_of(x: np.ndarray, y: np.ndarray) -> pa.Table:
 
 def population(load: Load, arrays: Mapping[str, np.ndarray], folder: Path) -> Path:
     """Write a load's population: clients of equal size, and a global test set if the load has one."""
-    test = table_of(arrays["x_test"], arrays["y_test"]) if load.test_samples else None
-    table = table_of(arrays["x"], arrays["y"])
-    partitioning.make(table, folder, scheme="iid", clients=load.clients, test=test)
+    test = table_of(load, arrays["x_test"], arrays["y_test"]) if load.test_samples else None
+    table = table_of(load, arrays["x"], arrays["y"])
+    label = NEXT if load.model == "gpt2" else "label"
+    partitioning.make(table, folder, scheme="iid", clients=load.clients, test=test, label=label)
     return folder
 
 

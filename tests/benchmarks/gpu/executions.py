@@ -140,7 +140,7 @@ def _samples(name: str, load: Load) -> pa.Table:
         symbols = rng.integers(0, 80, (rows, *load.shape)).astype(np.int16)
         windows = pa.FixedSizeListArray.from_arrays(pa.array(symbols.reshape(-1)), load.shape[0])
         return pa.table({"window": windows, "label": pa.array(rng.integers(0, load.classes, rows))})
-    table = table_of(*(images(load)[key] for key in ("x", "y")))
+    table = table_of(load, *(images(load)[key] for key in ("x", "y")))
     if name != "deeplab_v3plus":
         return table
     masks = pa.array(rng.integers(0, load.classes, rows * 64 * 64).astype(np.uint8))

@@ -30,7 +30,7 @@ with needed("flower"):
     from flwr.serverapp.strategy import FedAvg
     from flwr.simulation import run_simulation
     from torch.nn.functional import cross_entropy
-    from torch_models import build
+    from torch_models import build, trained
 
 client_app = ClientApp()
 
@@ -51,7 +51,7 @@ def train(message: Message, context: Context) -> Message:
     x, y, module = resident(config["data"], config["load"])
     client = context.node_config["partition-id"]
     features, labels = x[client], y[client]
-    module.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    module.load_state_dict(message.content["arrays"].to_torch_state_dict(), strict=not load.adapters)
     module.train()
     optimiser = torch.optim.SGD(module.parameters(), lr=load.lr)
     for _ in range(load.epochs):
@@ -60,7 +60,7 @@ def train(message: Message, context: Context) -> Message:
             cross_entropy(module(features[rows]), labels[rows]).backward()
             optimiser.step()
     metrics = MetricRecord({"num-examples": len(labels)})
-    content = RecordDict({"arrays": ArrayRecord(module.state_dict()), "metrics": metrics})
+    content = RecordDict({"arrays": ArrayRecord(trained(module)), "metrics": metrics})
     return Message(content=content, reply_to=message)
 
 
@@ -104,7 +104,7 @@ def main() -> None:
     def serve(grid: Grid, context: Context) -> None:
         strategy.start(
             grid,
-            initial_arrays=ArrayRecord(build(load).state_dict()),
+            initial_arrays=ArrayRecord(trained(build(load))),
             num_rounds=arguments.warm + arguments.rounds,
             train_config=ConfigRecord({"data": str(Path(arguments.data).resolve()), "load": arguments.load}),
         )

@@ -11,9 +11,9 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -31,13 +31,15 @@ class Load:
     """A population, the cohort of a round, the model, and the work of a client update.
 
     Args:
-        model: "mlp", "cnn" or "logistic".
-        shape: shape of an image.
+        model: "mlp", "cnn", "logistic" or "gpt2".
+        shape: shape of an image, or (length,) of a text of tokens, each of which predicts the next one.
         clients: number of training clients.
         samples: samples of a client.
         cohort: clients of a round.
         hidden: widths of the hidden layers of the "mlp".
         norm: normaliser of the "mlp": "none" or "batch".
+        network: settings of the "gpt2".
+        adapters: whether only low-rank adapters of rank 8 train.
         rounds: rounds of a whole job; 0 if only the time of a round is asked for.
         test_every: rounds from one evaluation to the next; 0 evaluates nothing.
         test_samples: samples of the global test set.
@@ -55,6 +57,8 @@ class Load:
     lr: float = 0.1
     hidden: tuple[int, ...] = HIDDEN
     norm: str = "none"
+    network: Mapping[str, int] = field(default_factory=dict)
+    adapters: bool = False
     rounds: int = 0
     test_every: int = 0
     test_samples: int = 0
@@ -63,6 +67,19 @@ class Load:
 
 MNIST, CIFAR, SMALL = (1, 28, 28), (3, 32, 32), (1, 8, 8)
 
+TOKENS = 256
+"""Tokens of a text: bytes."""
+
+LENGTH = 64
+"""Tokens of a sample of text."""
+
+
+def gpt2(layers: int, heads: int, width: int, cohort: int, *, adapters: bool = False) -> Load:
+    """A language model on 100 clients of 20 texts: 2 steps each."""
+    network = {"n_layer": layers, "n_head": heads, "n_embd": width, "n_positions": LENGTH, "vocab_size": TOKENS}
+    return Load("gpt2", (LENGTH,), 100, 20, cohort, classes=TOKENS, network=network, adapters=adapters)
+
+
 LOADS = {
     # Long client updates: 60 steps each.
     "A": Load("mlp", MNIST, clients=100, samples=600, cohort=10),
@@ -70,6 +87,11 @@ LOADS = {
     "B": Load("mlp", MNIST, clients=1000, samples=20, cohort=100),
     # Convolutions: arithmetic weighs most.
     "C": Load("cnn", CIFAR, clients=1000, samples=50, cohort=50),
+    # Language models of 0.12 and of 10.8 million parameters, all of them or adapters alone.
+    "K": gpt2(2, 4, 64, cohort=20),
+    "L": gpt2(2, 4, 64, cohort=20, adapters=True),
+    "M": gpt2(6, 6, 384, cohort=4),
+    "N": gpt2(6, 6, 384, cohort=4, adapters=True),
     # The peers' scripts run none of the loads below.
     # A whole job: logistic regression with its tests.
     "D": Load("logistic", MNIST, clients=1000, samples=60, cohort=10, rounds=100, test_every=20, test_samples=10_000),
@@ -83,10 +105,16 @@ LOADS = {
 
 
 def make(load: str) -> dict[str, np.ndarray]:
-    """The load's arrays: `x` uint8 [K, n, *shape], `y` int64 [K, n], and a test set where the load has tests."""
+    """The load's arrays: `x` [K, n, *shape], `y` int64 [K, n], and a test set where the load has tests.
+
+    Pixels are uint8. Tokens are int32, and `y` [K, n, length] has the token that follows each of them.
+    """
     this, rng = LOADS[load], np.random.default_rng(0)
 
     def part(*size: int) -> tuple[np.ndarray, np.ndarray]:
+        if this.model == "gpt2":
+            tokens = rng.integers(0, TOKENS, (*size, LENGTH + 1), dtype=np.int32)
+            return tokens[..., :-1], tokens[..., 1:].astype(np.int64)
         pixels = rng.integers(0, 256, (*size, *this.shape), dtype=np.uint8)
         return pixels, rng.integers(0, this.classes, size, dtype=np.int64)
 
@@ -97,15 +125,20 @@ def make(load: str) -> dict[str, np.ndarray]:
 
 
 def read(path: str | Path, load: str) -> tuple[np.ndarray, np.ndarray]:
-    """The clients' data as training wants it: float32 in [0, 1], and labels. Made once, before any round is timed."""
+    """The clients' data as training wants it: pixels as float32 in [0, 1], or tokens, and labels.
+
+    They are made once, before any round is timed.
+    """
     this = LOADS[load]
     try:
         with np.load(path) as file:
             x, y = file["x"], file["y"]
     except (OSError, KeyError, ValueError) as error:
         raise SystemExit(f"{path}: cannot be read as the data of load {load}: {error}") from None
-    if x.shape != (this.clients, this.samples, *this.shape) or y.shape != x.shape[:2]:
+    if x.shape != (this.clients, this.samples, *this.shape) or y.shape[:2] != x.shape[:2]:
         raise SystemExit(f"{path}: x {x.shape} and y {y.shape} are not load {load}'s")
+    if this.model == "gpt2":
+        return x.astype(np.int64), y
     # Pixels as table entries: one pass, and no float64 between.
     return (np.arange(256, dtype=np.float32) / np.float32(255))[x], y
 
@@ -114,7 +147,7 @@ def parser(description: str | None, default_rounds: int = 5) -> argparse.Argumen
     """The arguments that every peer's script takes."""
     made = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
     made.add_argument("--data", required=True, help="the .npz file that loads.py wrote")
-    made.add_argument("--load", required=True, choices=["A", "B", "C"])
+    made.add_argument("--load", required=True, choices=[*"ABCKLMN"])
     made.add_argument("--rounds", type=_at_least_one, default=default_rounds, help="rounds that count")
     made.add_argument("--warm", type=_at_least_one, default=2, help="rounds before them, not counted")
     return made
