@@ -122,6 +122,9 @@ def _complete(config: Any, length: int, outputs: int | None) -> None:
     elif hasattr(config, "is_decoder"):
         config.is_decoder = True  # otherwise BERT would see the token that it predicts
     config.use_cache = False
+    for key in ("activation_function", "hidden_act"):
+        if getattr(config, key, None) == "gelu_new":
+            setattr(config, key, "gelu_pytorch_tanh")  # the same function, as one operation in place of eight
 
 
 def _head(network: Any) -> list[str]:

@@ -1,16 +1,20 @@
 """The benchmarks themselves work: every way runs on a tiny load. Nothing here asserts a time."""
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from sklearn.metrics import f1_score
 from torch.nn.functional import cross_entropy, one_hot
 
-from tests.benchmarks import jobs, record, rounds, watch
+from raysim.config.experiment import Experiment
+from tests.benchmarks import jobs, memory, plain, record, rounds, watch
 from tests.benchmarks.command import experiment_of, run
 from tests.benchmarks.peers.loads import LOADS, Load, make
 
@@ -46,6 +50,39 @@ def test_a_command_that_fails_is_told_in_one_line(tmp_path: Path, tiny: dict[str
     with pytest.raises(SystemExit, match=r"local\.lr = -1") as told:
         run({**tiny, "local": {"lr": -1}}, tmp_path / "run", "--inline")
     assert "\n" not in str(told.value)
+
+
+def test_a_language_model_is_trained_by_hand_and_by_the_command_on_the_same_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = replace(LOADS["L"], clients=3, samples=2, cohort=2)
+    monkeypatch.setitem(LOADS, "L", load)
+    path = rounds.population(load, make("L"), tmp_path / "L")
+    (inputs, following), *_ = plain.samples_of(path, load)
+    assert inputs.shape == following.shape == (2, *load.shape)
+    assert torch.equal(inputs[:, 1:].long(), following[:, :-1])
+    loop = plain.PlainLoop([(inputs, following)] * load.clients, load)
+    before = {name: value.clone() for name, value in loop.module.state_dict().items()}
+    loop.round(1)
+    assert all("lora" in name for name in loop.start), "only adapters are sent"
+    assert any(not torch.equal(value, before[name]) for name, value in loop.start.items())
+    Experiment.of(experiment_of(load, {"population": str(path)}, 1), [tmp_path])
+
+
+def test_the_memory_of_all_processes_is_seen() -> None:
+    alone = [sys.executable, "-c", "held = b'x' * (64 * 2**20); input()"]
+    with psutil.Popen(alone, stdin=subprocess.PIPE) as process:
+        while (one := memory.seen(process)).main < 64:
+            assert process.poll() is None
+        process.communicate(b"\n")
+    assert (one.largest, one.total) == (0, one.main)
+    both = memory.watched([sys.executable, "-c", f"import subprocess; subprocess.run({alone!r}, input=b'\\n')"])
+    assert both.total >= both.main > 0
+
+
+def test_a_way_that_fails_is_told_in_one_line() -> None:
+    with pytest.raises(SystemExit, match=r"-c raise SystemExit\('no room'\): no room$"):
+        memory.watched([sys.executable, "-c", "raise SystemExit('no room')"])
 
 
 def test_load_d_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

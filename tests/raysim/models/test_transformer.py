@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers.activations import NewGELUActivation
 
 from algorithms import Layout
 from algorithms.training.loss import LabelKind
@@ -79,6 +80,16 @@ def test_only_adapters_and_a_new_head_train(architecture: str, labels: LabelKind
         value.requires_grad == (".lora_" in name or "score" in name or "classifier" in name)
         for name, value in adapted.named_parameters()
     )
+
+
+def test_the_approximate_gelu_is_one_operation_with_the_same_values() -> None:
+    made, x = small("gpt2", "sequence", 64).eval(), tokens()
+    layers: list[Any] = [layer.mlp for layer in made.network.transformer.h]  # type: ignore[union-attr]
+    fast = made(x)
+    assert {type(layer.act).__name__ for layer in layers} == {"GELUTanh"}
+    for layer in layers:
+        layer.act = NewGELUActivation()
+    torch.testing.assert_close(fast, made(x))
 
 
 def test_targets_choose_layers_by_the_ends_of_their_names() -> None:
