@@ -67,7 +67,8 @@ class PlainLoop:
 
     def _sent(self) -> dict[str, torch.Tensor]:
         """Parameters that train, and buffers."""
-        frozen = {name for name, value in self.module.named_parameters() if not value.requires_grad}
+        named = self.module.named_parameters(remove_duplicate=False)
+        frozen = {name for name, value in named if not value.requires_grad}
         return {name: value for name, value in self.module.state_dict().items() if name not in frozen}
 
     def updates(self, number: int, share: slice = slice(None)) -> dict[str, torch.Tensor]:
