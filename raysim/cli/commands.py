@@ -66,7 +66,8 @@ def fleet_options(actors: str, inline: str) -> Callable[[Command], Command]:
 
 
 RUN_FLEET = fleet_options(
-    "Number of client actors.  [default: the file's, else one per core]", "Run in this process, without Ray."
+    "Number of client actors.  [default: the file's, else one per core in runs of over some ten seconds]",
+    "Run in this process, without Ray.",
 )
 STUDY_FLEET = fleet_options(
     "Number of parallel trials, or of client actors per trial.  [default: one per core]",

@@ -18,6 +18,8 @@ from raysim.watching.loggers.logger import Logger
 class ClientActors:
     """Client actors on Ray as the place of a run; a context that starts them in the background, and ends them.
 
+    If their number is left to raysim, they start only in a run that proves long; see `ActorPool`.
+
     A pinned actor has the clients of one site and runs on a node with the label site=NAME. Models travel to it; the
     data stay. See `ActorPool` for the start.
 
@@ -55,7 +57,8 @@ class ClientActors:
         """Loggers beside those of the experiment: Ray's own endpoint for Prometheus."""
 
     def __enter__(self) -> ClientActors:
-        self.pool.start()
+        if self._lent or not self.pool.starts_late:
+            self.pool.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -76,9 +79,16 @@ class ClientActors:
         """Return whether an actor has been ready, or will not be."""
         return self.pool.arrived or bool(self.pool.absence)
 
-    def fit(self, plans: Mapping[str, WorkerPlan]) -> None:
+    @property
+    def intent(self) -> str:
+        """Text for the user on the actors, shown while the first rounds run."""
+        if self.pool.starts_late and not self._lent:
+            return "training in this process; Ray starts if this takes long"
+        return f"starting Ray{'; training here meanwhile' if self.driver_may_help else ''}"
+
+    def fit(self, plans: Mapping[str, WorkerPlan], updates: int) -> None:
         """Start the actors if their number depends on the plans; see `ActorPool.fit`."""
-        self.pool.fit(plans)
+        self.pool.fit(plans, updates)
 
     def fleet(
         self,

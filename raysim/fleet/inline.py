@@ -35,7 +35,7 @@ class InlineWorkplace:
     def __exit__(self, *_: object) -> None:
         """Do nothing: no process was started."""
 
-    def fit(self, plans: Mapping[str, WorkerPlan]) -> None:
+    def fit(self, plans: Mapping[str, WorkerPlan], updates: int) -> None:
         """Do nothing: this process is there already."""
 
     def fleet(

@@ -19,6 +19,7 @@ from raysim.fleet.client_actor import ClientActor
 from raysim.fleet.dispatch import ReadyActor
 from raysim.fleet.gpu_sharing import measured_by, shared_gpus
 from raysim.fleet.machine import agreed, fingerprint
+from raysim.fleet.outlook import Outlook
 from raysim.fleet.prometheus import PrometheusLogger
 from raysim.fleet.ray_runtime import RayThread, check_answers
 from raysim.fleet.remote_files import FileServer
@@ -31,8 +32,9 @@ LOG = logging.getLogger("raysim")
 class ActorPool:
     """Client actors on a Ray that starts in the background, while the driver reads its data.
 
-    On this machine's CPUs the driver also runs the first blocks itself. If Ray or its actors do not start there, such
-    as on a busy machine, the driver stands in for the actors: it runs all blocks until an actor is ready.
+    On this machine's CPUs the driver also runs the first blocks itself. If the number of actors is left to raysim, Ray
+    starts there only when the rest of the run is long enough for it. If Ray or its actors do not start, such as on a
+    busy machine, the driver stands in for the actors: it runs all blocks until an actor is ready.
 
     If their number depends on the plans, the actors start only in `fit`.
 
@@ -54,6 +56,9 @@ class ActorPool:
         self.device = "cuda" if demand.each.gpus else "cpu"
         self.driver_may_help = self._is_here and self.device == "cpu" and not demand.pinned
         """Whether the driver computes the same bytes as the actors: on the same machine, and on CPUs."""
+        self.starts_late = self.driver_may_help and demand.number is None
+        """Whether Ray waits until the run proves long."""
+        self._outlook: Outlook | None = None
         self.meter = PrometheusLogger()
         self.arrived = False
         """Whether an actor has ever been ready."""
@@ -63,7 +68,7 @@ class ActorPool:
         self._cores = demand.number or max(1, (os.cpu_count() or 1) // demand.each.cpus)
         """Number of actors whose CPUs a Ray of our own has."""
         cpus = self._cores * demand.each.cpus
-        self._ray = RayThread(cpus, address, timeouts, self._serving, self.stand_in, self.meter.publish)
+        self._ray = RayThread(cpus, address, timeouts, self._serving, self.stand_in, self.meter.publish, self._is_due)
         self.sites: list[int | None] = []
         """Site whose clients each actor may have, once the actors exist; None for all clients."""
         self._hosts: list[str] = []
@@ -110,7 +115,9 @@ class ActorPool:
         return dict(self._prints[0])
 
     def handles(self, wait: bool = True) -> list[Any]:
-        """Return the actors' handles; none if Ray is still starting and `wait` is false, or if the driver stands in."""
+        """Return the actors' handles; none if Ray is not there yet and `wait` is false, or if the driver stands in."""
+        if wait:
+            self._outlook = None  # nothing is left that the driver may run meanwhile
         self._ray.wait(START_SECONDS if wait else 0)
         return self._handles
 
@@ -131,16 +138,25 @@ class ActorPool:
         notice, self._notice = self._notice, ""
         return notice
 
-    def fit(self, plans: Mapping[str, WorkerPlan]) -> None:
+    def ran_here(self, updates: int) -> None:
+        """Record client updates that the driver ran; Ray starts when the rest of the run proves long."""
+        if self._outlook is not None:
+            self._outlook.add(updates)
+
+    def fit(self, plans: Mapping[str, WorkerPlan], updates: int) -> None:
         """Start the actors if their number depends on the plans.
 
         Args:
             plans: plan of each algorithm, by name.
+            updates: client updates of the run.
 
         Raises:
             InputError: the actors do not fit the nodes, their GPUs or the population's sites.
             OutOfMemoryError: a plan does not fit a whole GPU.
         """
+        if self.starts_late:
+            self._outlook = Outlook(updates)
+            self.start()
         if not self.demand.waits:
             return
         if self.demand.pinned:
@@ -180,6 +196,9 @@ class ActorPool:
     def shortage(self, site: int | None = None) -> str:
         """Return the message that no living node has room for an actor."""
         return f"none of Ray's {len(living_nodes())} living nodes has the {self.demand.of(site)} of one"
+
+    def _is_due(self) -> bool:
+        return self._outlook is None or self._outlook.is_long
 
     @contextmanager
     def _serving(self) -> Iterator[None]:

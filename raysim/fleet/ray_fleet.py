@@ -215,6 +215,8 @@ class RayFleet:
         self.traffic.driver += array_bytes(outcome.value)
         self._record(pending.function, outcome.machine, [pending.blocks[number] for number in node.blocks])
         self._finish(pending, outcome)
+        # Only client updates have rows: evaluations are part of a round's time.
+        self._pool.ran_here(len(getattr(outcome.value, "rows", ())))
 
     def _look(self) -> None:
         """Replace actors that do not answer, and check those that do not start."""

@@ -57,6 +57,9 @@ NODE_SECONDS = "RAY_raylet_start_wait_time_s"
 NODE_WAIT = 38
 """Seconds that our own Ray waits for a node: three starts and their pauses fit into `START_SECONDS`."""
 
+DUE_SECONDS = 0.1
+"""Seconds from one look to the next whether Ray is due."""
+
 ENDING: list[threading.Thread] = []
 """Threads of abandoned Ray starts. They must end before another Ray starts."""
 
@@ -73,6 +76,7 @@ class RayThread:
         serving: context that is entered on the running Ray, and left before Ray ends.
         stand_in: called with the reason of a failed start; returns whether the run goes on without Ray.
         publish: called every few seconds.
+        is_due: called until it returns whether Ray shall start.
     """
 
     def __init__(
@@ -83,17 +87,18 @@ class RayThread:
         serving: Callable[[], AbstractContextManager[None]],
         stand_in: Callable[[str], bool],
         publish: Callable[[], None],
+        is_due: Callable[[], bool],
     ) -> None:
         self.home = ""
         """Id of the driver's node; "" before Ray runs."""
         self._cpus, self._address, self._timeouts = cpus, address, timeouts
-        self._serving, self._stand_in, self._publish = serving, stand_in, publish
+        self._serving, self._stand_in, self._publish, self._is_due = serving, stand_in, publish, is_due
         self._error: BaseException | None = None
         self._up, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._live, name="ray", daemon=True)
 
     def start(self) -> None:
-        """Start Ray in the background, unless it was started before."""
+        """Start Ray in the background as soon as it is due, unless it was started before."""
         if self._thread.ident is None:
             self._thread.start()
 
@@ -126,6 +131,8 @@ class RayThread:
 
     def _live(self) -> None:
         try:
+            while not self._is_due() and not self._over.wait(DUE_SECONDS):
+                pass
             for thread in list(ENDING):  # a process has one Ray
                 thread.join()
             is_here = self._address in (None, "local")

@@ -233,13 +233,13 @@ def _run_algorithms(
 
     stopwatch.enter("fleet")
     if not isinstance(place, InlineWorkplace):
-        meanwhile = "; training here meanwhile" if place.driver_may_help else ""
-        watcher.beside(f"starting Ray{meanwhile}", place.has_started)
+        watcher.beside(place.intent, place.has_started)
     logged_run = LoggedRun(folder.resolve().name, folder / WATCH, experiment.watch)
     # Before `place` starts Ray's threads, whose locks a process of a logger would keep.
     threads = LoggerThreads(logged_run, loggers, place.loggers, watcher.notice)
     with threads, pickled_by_value(experiment.own_code), place:
-        place.fit({name: each.workers for name, each in plan.algorithms.items()})
+        updates = sum(each.rounds * each.workers.cohort for each in plan.algorithms.values())
+        place.fit({name: each.workers for name, each in plan.algorithms.items()}, updates)
         LOG.info("fingerprint %s", place.fingerprint)
         others = [folder / name for name in experiment.names if name not in names]
         fingerprint = {**place.fingerprint, "population": plan.population}

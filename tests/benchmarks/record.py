@@ -104,7 +104,7 @@ def rounds_table(record: Record, rows: Sequence[str] = tuple(ROWS), loads: Seque
 
 def readme_table(record: Record) -> str:
     """Return the rows of `rounds_table` that compare simulators, on loads whose record has a figure of raysim."""
-    measured = [load for load in IMAGES if SHORT[0] in record.get(load, {}).get("figures", {})]
+    measured = [load for load in (*IMAGES, "K") if SHORT[0] in record.get(load, {}).get("figures", {})]
     return rounds_table(record, SHORT, measured)
 
 

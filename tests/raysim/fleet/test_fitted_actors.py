@@ -88,7 +88,7 @@ def test_actors_start_when_their_part_is_known(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.INFO), Measured(actors) as place:
-        place.fit({"fedavg": plan})
+        place.fit({"fedavg": plan}, 1)
         assert (place.workers, place.pool.demand.each.gpus, len(place.pool.handles())) == (workers, each, workers)
         assert two_rounds(place, plan) == inline
     assert f"a GPU holds 3 actors; {workers} of {each:g} GPU each" in caplog.text
@@ -96,7 +96,7 @@ def test_actors_start_when_their_part_is_known(
 
 def test_more_actors_than_fit_are_refused(two_gpus: None, plan: WorkerPlan) -> None:
     with pytest.raises(InputError, match=r"fleet.actors = 7: must be at most 6"), Measured(7) as place:
-        place.fit({"fedavg": plan})
+        place.fit({"fedavg": plan}, 1)
 
 
 def test_fractions_that_would_wait_in_silence_are_refused(two_gpus: None) -> None:
@@ -114,4 +114,4 @@ def test_a_gpu_that_torch_does_not_see_is_refused_by_the_probe(two_gpus: None, p
         pytest.raises(InputError, match=r"torch sees no GPU .*; set fleet.gpus_per_actor = 0"),
         ClientActors(None, gpus_per_actor="auto") as place,
     ):
-        place.fit({"fedavg": plan})
+        place.fit({"fedavg": plan}, 1)

@@ -255,7 +255,7 @@ def test_gpus_that_cannot_be_had_are_refused_at_once(actors: ClientActors, gpus:
 def test_auto_without_a_gpu_is_refused_in_one_line(actors: ClientActors) -> None:
     message = r'fleet.gpus_per_actor = "auto": must be a number if Ray has no GPU; set fleet.gpus_per_actor = 0'
     with pytest.raises(InputError, match=message), ClientActors(None, gpus_per_actor="auto") as wanting:
-        wanting.fit({})
+        wanting.fit({}, 1)
 
 
 def test_actors_share_a_fingerprint(actors: ClientActors) -> None:

@@ -1,0 +1,47 @@
+"""The rest of a run, as far as its driver can tell: Ray starts only if it is long enough."""
+
+from __future__ import annotations
+
+import time
+
+WORTH_SECONDS = 10.0
+"""Seconds that the driver may take for the rest of a run without actors: to start Ray costs three seconds and more."""
+
+FIRST_SECONDS = 1.0
+"""Seconds of training before the rest of a run is estimated."""
+
+UNSEEN_SECONDS = 5.0
+"""Seconds after which a run is long if not even two blocks have ended."""
+
+
+class Outlook:
+    """Estimate of the time that the driver takes alone for the rest of a run.
+
+        rest = seconds since the first client updates x updates left / updates since then
+
+    One thread may ask while another one records.
+
+    Args:
+        updates: client updates of the run.
+    """
+
+    def __init__(self, updates: int) -> None:
+        self._updates, self._begun = updates, time.monotonic()
+        self._first = self._begun, 0
+        """Time after the first block, and its client updates."""
+        self._done = 0
+
+    def add(self, updates: int) -> None:
+        """Record client updates of the driver. The first ones are slow, and only begin the measurement."""
+        self._done += updates
+        if not self._first[1]:
+            self._first = time.monotonic(), self._done
+
+    @property
+    def is_long(self) -> bool:
+        """Whether actors would save time."""
+        (since, before), done = self._first, self._done
+        if done == before:
+            return time.monotonic() - self._begun > UNSEEN_SECONDS
+        seconds = time.monotonic() - since
+        return seconds > FIRST_SECONDS and seconds * (self._updates - done) > WORTH_SECONDS * (done - before)

@@ -1,0 +1,93 @@
+"""The estimate of a run's rest, by which Ray starts or does not."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import ray
+
+from raysim.common.errors import StoppedError
+from raysim.fleet import outlook
+from raysim.fleet.outlook import Outlook
+from raysim.simulation.stop import Stop
+from raysim.watching.progress import Watcher
+from tests.kit.runs import SMALL, quick_run, timeless
+
+ONE_ACTOR: dict[str, Any] = {
+    **{key: value for key, value in SMALL.items() if key != "devices"},
+    "fleet": {"cpus_per_actor": os.cpu_count()},
+    "algorithm": {"name": "fedavg", "cohort": 4},
+    "evaluate": {"every": 0},
+}
+"""An experiment that leaves the number of actors to raysim, which is one."""
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(outlook.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.mark.parametrize(("seconds", "updates", "is_long"), [(2, 69, True), (2, 68, False), (0.5, 10_000, False)])
+def test_a_run_is_long_if_the_updates_left_take_ten_seconds(
+    seconds: float, updates: int, is_long: bool, clock: list[float]
+) -> None:
+    """After 8 updates that begin the measurement, 10 more take the seconds: at 0.2 s each, 51 left are long enough."""
+    run = Outlook(updates)
+    assert not run.is_long
+    run.add(8)
+    assert not run.is_long, "nothing is measured yet"
+    clock[0] += seconds
+    run.add(10)
+    assert run.is_long == is_long
+
+
+@pytest.mark.parametrize("blocks", [0, 1])
+def test_a_run_is_long_if_its_second_block_does_not_end(blocks: int, clock: list[float]) -> None:
+    run = Outlook(1_000)
+    for _ in range(blocks):
+        run.add(5)
+    clock[0] += 5
+    assert not run.is_long
+    clock[0] += 0.1
+    assert run.is_long
+
+
+class UntilActors(Watcher):
+    """Stops a run three rounds after its first actor is ready."""
+
+    def __init__(self) -> None:
+        self.stop, self.intent, self._rounds = Stop(), "", 3
+        self._has_started: Callable[[], bool] = lambda: False
+
+    def beside(self, text: str, has_ended: Callable[[], bool]) -> None:
+        self.intent, self._has_started = text, has_ended
+
+    def round(self, number: int, metrics: dict[str, float]) -> None:
+        self._rounds -= self._has_started()
+        self.stop.asked = self._rounds <= 0
+
+
+@pytest.mark.usefixtures("own_ray")
+def test_a_short_run_is_done_without_ray(tmp_path: Path) -> None:
+    watcher = UntilActors()
+    quick_run(ONE_ACTOR, tmp_path / "run", watcher=watcher)
+    quick_run(ONE_ACTOR, tmp_path / "inline", inline=True)
+    assert watcher.intent == "training in this process; Ray starts if this takes long"
+    assert not ray.is_initialized()
+    updates = "fedavg/updates.parquet"
+    assert set(pq.read_table(tmp_path / "run" / updates)["machine_actor"].to_pylist()) == {-1}
+    assert timeless(tmp_path / "run" / updates) == timeless(tmp_path / "inline" / updates)
+
+
+@pytest.mark.usefixtures("own_ray")
+def test_ray_starts_in_a_run_that_proves_long(tmp_path: Path) -> None:
+    watcher = UntilActors()
+    with pytest.raises(StoppedError):
+        quick_run({**ONE_ACTOR, "rounds": 1_000_000}, tmp_path / "run", watcher=watcher, stop=watcher.stop)
+    log = (tmp_path / "run" / "run.log").read_text(encoding="utf-8")
+    assert log.index("fedavg: round 1 in") < log.index("client actor 0 is ready"), "the driver begins at once"
