@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms.core.chunks import chunks
 from algorithms.core.clients import SamplePart
 from algorithms.core.fleet import Block, Fleet, Function, Output, map_joined
 from algorithms.core.keys import Purpose, generator
@@ -68,7 +67,7 @@ class Choices(Function):
         resident.load(*pair)
         module, owners, sums = resident.module.eval(), np.repeat(np.arange(len(counts)), counts), np.zeros(len(counts))
         kept: list[torch.Tensor] = []
-        for part in chunks(x):
+        for part in resident.chunks(x):
             outputs = module(x[part].to(resident.floating)).double()
             if self.loss.is_of_batches(outputs, y[part]):
                 kept.append(outputs)

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch.func import functional_call, grad, vmap
 
-from algorithms.core.chunks import chunks
 from algorithms.core.entries import Kind
 from algorithms.core.layout import Layout, Packed
 from algorithms.core.rows import REPORTED
@@ -86,7 +85,7 @@ def loss_rms(finished: FinishedUpdate) -> float:
     module, entries = finished.worker.resident.module.eval(), _received(finished)
     x, y = finished.work.x, finished.work.y
     total = 0.0
-    for part in chunks(x):
+    for part in finished.worker.resident.chunks(x):
         losses = finished.local.loss.sums(functional_call(module, entries, (x[part],)).double(), y[part])
         total += float(losses.square().sum())
     return float(np.sqrt(total / max(1, len(y))))
@@ -107,7 +106,7 @@ def _objective(finished: FinishedUpdate, entries: dict[str, torch.Tensor]) -> fl
     module = finished.worker.resident.module.eval()
     x, y = finished.work.x, finished.work.y
     total = 0.0
-    for part in chunks(x):
+    for part in finished.worker.resident.chunks(x):
         total += float(finished.local.loss.sums(functional_call(module, entries, (x[part],)).double(), y[part]).sum())
     return total / max(1, labelled(y))
 

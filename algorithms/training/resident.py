@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from algorithms.core.batch_norm import refuses_single
+from algorithms.core.chunks import chunk_size, growth
 from algorithms.core.entries import SECOND_MODEL, Entry, Kind, entries_of
 from algorithms.core.finite import first_nonfinite
 from algorithms.core.layout import Packed
@@ -76,6 +77,15 @@ class Resident:
         """Numbers beside the models, and stacks of entries that never train: the models' and the second models'."""
         self.sample = sample.to(self.device, self.floating)
         self.refuses_single = refuses_single(self.module, self.sample)
+        self._growth = growth(self.module, self.sample)
+
+    def chunks(self, x: torch.Tensor) -> Iterator[slice]:
+        """Return slices of samples, [n, *shape], for one pass each: the fewer, the wider the model's layers.
+
+        Nothing but the shape and the model sets them, because sums and statistics depend on them.
+        """
+        size = chunk_size(int(x[:1].numel() * self._growth)) if len(x) else 1
+        return (slice(start, start + size) for start in range(0, len(x), size))
 
     def trained(self, local: Local) -> dict[str, torch.Tensor]:
         """Return the stacks of the parameters that client updates train, by name."""

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms import Block, Function, Location, Output, Packed, Purpose, Resident, Worker
-from algorithms.core.chunks import chunk_size, chunks
+from algorithms.core.chunks import chunk_size
 from algorithms.core.clients import SamplePart
 from algorithms.core.sums import Sum
 from algorithms.training.loss import CrossEntropy, Loss, known
@@ -196,7 +196,7 @@ class Evaluate(Function):
         module, owners = resident.module.eval(), np.repeat(np.arange(len(counts)), counts)
         scores: list[Score] = []
         kept: list[torch.Tensor] = []
-        for part in chunks(x):
+        for part in resident.chunks(x):
             outputs = module(x[part].to(resident.floating))
             if self.loss.is_of_batches(outputs, y[part]):
                 kept.append(outputs.double())

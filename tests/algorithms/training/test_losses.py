@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from algorithms import Augmented, Compute, InputError, Layout, Local, Resident, Sharing, choose, trainer
-from algorithms.core.chunks import CHUNK, chunks
+from algorithms.core.chunks import CHUNK
 from algorithms.training.loss import BinaryCrossEntropy, CrossEntropy, labelled
 from algorithms.training.work import Work
 
@@ -76,10 +76,22 @@ def test_the_class_255_of_samples_is_a_class() -> None:
     assert torch.equal(CrossEntropy().mean(logits, y), cross_entropy(logits, y)) and labelled(y) == 3
 
 
-def test_chunks_are_fixed_by_the_shape() -> None:
-    for shape, size in {(54,): CHUNK, (3, 64, 64): CHUNK, (3, 256, 256): 85, (3, 1024, 2048): 2}.items():
-        many = torch.empty(()).expand(2000, *shape)
-        assert [(part.start, part.stop) for part in chunks(many)][:2] == [(0, size), (size, 2 * size)]
+@pytest.mark.parametrize(
+    ("shape", "channels", "size"),
+    [
+        ((3, 64, 64), 1, CHUNK),
+        ((3, 256, 256), 1, 85),
+        ((3, 256, 256), 12, 21),
+        ((3, 1024, 2048), 1, 2),
+    ],
+)
+def test_chunks_are_fixed_by_the_shape_and_the_widest_layer(shape: tuple[int, ...], channels: int, size: int) -> None:
+    """Neither the inputs of a chunk nor the outputs of a layer have more than 2^24 values, unless two samples have."""
+    wide = nn.Sequential(nn.Conv2d(3, channels, 1), nn.Conv2d(channels, 1, 1))
+    resident = Resident(wide, Sharing().divide(Layout.of(wide)), torch.zeros(3, 8, 8))
+    parts = list(resident.chunks(torch.empty(()).expand(2000, *shape)))
+    assert [(part.start, part.stop) for part in parts][:2] == [(0, size), (size, 2 * size)]
+    assert parts[-1].stop >= 2000
 
 
 @pytest.mark.parametrize("execution", ["sequential", "vectorised"])
