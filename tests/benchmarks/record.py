@@ -108,12 +108,19 @@ def readme_table(record: Record) -> str:
     return rounds_table(record, SHORT, measured)
 
 
+LEAST_SECONDS = 0.1
+"""Shortest stage of a command that a table shows."""
+
+
 def other_table(record: Record) -> str:
-    """Return every figure of the other loads."""
+    """Return the figures of the other loads, without the stages of a command that take no time."""
     lines = ["| load | figure | |", "|---|---|---|"]
     others = [load for load in record if load not in (*ROUNDS, MEMORY)]
     for load in others:
         for title, value in record[load]["figures"].items():
+            is_stage = ": " in title
+            if is_stage and (value < LEAST_SECONDS or "no bytecode" in title):
+                continue
             lines.append(f"| {load} | {title} | {_short(value)} |")
     return "\n".join([*lines, "", _origin(record, others)])
 
