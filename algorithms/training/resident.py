@@ -35,12 +35,13 @@ class Resident:
     def __init__(
         self, module: nn.Module, layouts: Layouts, sample: torch.Tensor, device: str = "cpu", lanes: int = 1
     ) -> None:
+        self.floating: torch.dtype = getattr(torch, layouts.whole.floating)
+        self._growth = growth(module, sample.to(self.floating))
         self.module = module.to(device)
         self.layouts = layouts
         self.device = torch.device(device)
         self.lanes = lanes
         whole = layouts.whole
-        self.floating: torch.dtype = getattr(torch, whole.floating)
         self._floats = torch.zeros(lanes, whole.floats, dtype=self.floating, device=self.device)
         self._integers = torch.zeros(lanes, whole.integers, dtype=torch.int64, device=self.device)
         # On a CPU numpy shares the memory, and is faster at it than torch.
@@ -77,7 +78,6 @@ class Resident:
         """Numbers beside the models, and stacks of entries that never train: the models' and the second models'."""
         self.sample = sample.to(self.device, self.floating)
         self.refuses_single = refuses_single(self.module, self.sample)
-        self._growth = growth(self.module, self.sample)
 
     def chunks(self, x: torch.Tensor) -> Iterator[slice]:
         """Return slices of samples, [n, *shape], for one pass each: the fewer, the wider the model's layers.

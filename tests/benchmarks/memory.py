@@ -4,7 +4,7 @@
 
 A process has its proportional set size (PSS): pages that several processes share are divided among them, so that the
 sum over all processes is what the machine must have. Each figure is the largest that was seen in a run, in MiB. The
-record is the entry `memory` of `speed.json`. Seconds are measured apart, because looking costs time.
+record are the entries `memory A` and so on of `speed.json`. Seconds are measured apart, because looking costs time.
 """
 
 from __future__ import annotations
@@ -118,18 +118,16 @@ def _pss(process: psutil.Process) -> float:
 
 
 def main() -> None:
-    """Measure, print a table for each load, and write the record."""
+    """Measure, print a table for each load, and write the record, load by load."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--loads", default="ABCKN")
     parser.add_argument("--peers", type=Path, help="folder of the peers' environments")
     asked = parser.parse_args()
-    figures: dict[str, dict[str, dict[str, float]]] = {}
     for name in asked.loads:
         with tempfile.TemporaryDirectory() as folder:
             found = {title: watched(way) for title, way in commands(name, asked.peers, Path(folder)).items()}
         show(name, found)
-        figures[name] = {title: rounded(memory) for title, memory in found.items()}
-    keep(MEMORY, {"figures": figures})
+        keep(f"{MEMORY}{name}", {"figures": {title: rounded(each) for title, each in found.items()}, "repeats": 1})
 
 
 def show(name: str, found: Mapping[str, Memory]) -> None:

@@ -21,8 +21,8 @@ RECORD = Path(__file__).with_name("speed.json")
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
 IDEAL = "two plain loops"
-MEMORY = "memory"
-"""Entry of the record that is no load."""
+MEMORY = "memory "
+"""Beginning of the entries with the memory that a load takes."""
 
 Record = Mapping[str, Any]
 """Figures, repeats, commit and hardware by load."""
@@ -115,7 +115,7 @@ LEAST_SECONDS = 0.1
 def other_table(record: Record) -> str:
     """Return the figures of the other loads, without the stages of a command that take no time."""
     lines = ["| load | figure | |", "|---|---|---|"]
-    others = [load for load in record if load not in (*ROUNDS, MEMORY)]
+    others = [load for load in record if load not in ROUNDS and not load.startswith(MEMORY)]
     for load in others:
         for title, value in record[load]["figures"].items():
             is_stage = ": " in title
@@ -132,12 +132,13 @@ def texts_table(record: Record) -> str:
 
 def memory_table(record: Record) -> str:
     """Return the memory of all processes of each way, and in brackets of the main process and the largest other one."""
-    figures = record[MEMORY]["figures"]
+    loads = [name for name in record if name.startswith(MEMORY)]
+    figures = {name.removeprefix(MEMORY): record[name]["figures"] for name in loads}
     lines = [f"| MiB | {' | '.join(figures)} |", f"|---|{'---:|' * len(figures)}"]
     for title in (title for title in ROWS if any(title in found for found in figures.values())):
         cells = [_memory(found[title]) if title in found else "–" for found in figures.values()]
         lines.append(f"| {ROWS[title]} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", f"Measured at commit {record[MEMORY]['commit']}."])
+    return "\n".join([*lines, "", _origin(record, loads)])
 
 
 TABLES: Mapping[str, Callable[[Record], str]] = {
@@ -177,7 +178,8 @@ def _origin(record: Record, loads: Sequence[str]) -> str:
     groups: dict[tuple[str, int], list[str]] = {}
     for load in known:
         groups.setdefault((record[load]["commit"], record[load]["repeats"]), []).append(load)
-    parts = [f"{', '.join(names)} at commit {commit}, {n} repeats" for (commit, n), names in groups.items()]
+    shown = {key: ", ".join(names).replace(MEMORY, "") for key, names in groups.items()}
+    parts = [f"{names} at commit {commit}, {n} run{'s' * (n > 1)}" for (commit, n), names in shown.items()]
     return f"Medians: {'; '.join(parts)}."
 
 
