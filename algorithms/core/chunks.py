@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -25,23 +26,39 @@ def chunk_size(values: int) -> int:
     return min(CHUNK, max(2, NUMBERS // max(1, values)))
 
 
-def growth(module: nn.Module, sample: torch.Tensor) -> float:
+def chunks(x: torch.Tensor, growth: float = 1.0) -> Iterator[slice]:
+    """Return slices of samples [n, *shape]; only the shape sets them, because sums and statistics depend on them.
+
+    Args:
+        x: samples.
+        growth: values of a sample in the widest layer, for each of its own.
+    """
+    size = chunk_size(int(x[:1].numel() * growth)) if len(x) else 1
+    return (slice(start, start + size) for start in range(0, len(x), size))
+
+
+def growth_of(module: nn.Module, sample: torch.Tensor) -> float:
     """Return the factor by which a sample has more values as the widest output of a layer than as an input, at least 1.
 
     Args:
         module: model; left unchanged.
         sample: one sample, [*shape]; its values do not matter.
     """
-    widest = sample.numel()
+    values: list[int] = []
 
     def look(_: nn.Module, __: Any, outputs: Any) -> None:
-        nonlocal widest
         each = outputs if isinstance(outputs, tuple) else (outputs,)
-        widest = max(widest, *(output.numel() // 2 for output in each if isinstance(output, torch.Tensor)), 0)
+        values.append(sum(output.numel() for output in each if isinstance(output, torch.Tensor)))
 
+    # Layers may change their buffers, and draw.
     copy = deepcopy(module).cpu().eval()
     for layer in copy.modules():
         layer.register_forward_hook(look)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        copy(torch.stack([sample, sample]).cpu())
-    return widest / max(1, sample.numel())
+        copy(torch.stack([sample] * 2).cpu())
+        two = values.copy()
+        values.clear()
+        copy(torch.stack([sample] * 3).cpu())
+    # A weight that a layer computes does not grow with the samples: it is no output of theirs.
+    widest = max((more - less for less, more in zip(two, values, strict=False)), default=0)
+    return max(1.0, widest / max(1, sample.numel()))

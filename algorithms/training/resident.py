@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from algorithms.core.batch_norm import refuses_single
-from algorithms.core.chunks import chunk_size, growth
+from algorithms.core.chunks import chunks, growth_of
 from algorithms.core.entries import SECOND_MODEL, Entry, Kind, entries_of
 from algorithms.core.finite import first_nonfinite
 from algorithms.core.layout import Packed
@@ -36,7 +36,7 @@ class Resident:
         self, module: nn.Module, layouts: Layouts, sample: torch.Tensor, device: str = "cpu", lanes: int = 1
     ) -> None:
         self.floating: torch.dtype = getattr(torch, layouts.whole.floating)
-        self._growth = growth(module, sample.to(self.floating))
+        self._growth = growth_of(module, sample.to(self.floating))
         self.module = module.to(device)
         self.layouts = layouts
         self.device = torch.device(device)
@@ -80,12 +80,8 @@ class Resident:
         self.refuses_single = refuses_single(self.module, self.sample)
 
     def chunks(self, x: torch.Tensor) -> Iterator[slice]:
-        """Return slices of samples, [n, *shape], for one pass each: the fewer, the wider the model's layers.
-
-        Nothing but the shape and the model sets them, because sums and statistics depend on them.
-        """
-        size = chunk_size(int(x[:1].numel() * self._growth)) if len(x) else 1
-        return (slice(start, start + size) for start in range(0, len(x), size))
+        """Return slices of samples, [n, *shape], for one pass each: the shorter, the wider the model's layers."""
+        return chunks(x, self._growth)
 
     def trained(self, local: Local) -> dict[str, torch.Tensor]:
         """Return the stacks of the parameters that client updates train, by name."""

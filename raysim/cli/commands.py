@@ -66,7 +66,7 @@ def fleet_options(actors: str, inline: str) -> Callable[[Command], Command]:
 
 
 RUN_FLEET = fleet_options(
-    "Number of client actors.  [default: the file's, else one per core in runs of over some ten seconds]",
+    "Number of client actors.  [default: the file's, else one per core, once the run proves long]",
     "Run in this process, without Ray.",
 )
 STUDY_FLEET = fleet_options(

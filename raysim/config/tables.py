@@ -75,7 +75,7 @@ class FleetTable(ConfigTable):
     """`[fleet]`: the processes that run the blocks. Only `block` and `cpus_per_actor` change the result."""
 
     actors: Annotated[int, Field(ge=1, le=MOST_ACTORS)] | None = None
-    """Number of client actors (per site if `pinned`); by default one per core in runs of over some ten seconds."""
+    """Number of client actors (per site if `pinned`); by default as many as fit, here once a run proves long."""
     cpus_per_actor: Annotated[int, Field(ge=1, le=1024)] = 1
     """CPU cores and threads per actor."""
     gpus_per_actor: Annotated[float, Field(ge=0)] | Literal["auto"] = 0

@@ -90,6 +90,10 @@ class ClientActors:
         """Start the actors if their number depends on the plans; see `ActorPool.fit`."""
         self.pool.fit(plans, updates)
 
+    def skip(self, updates: int) -> None:
+        """Leave out client updates that an earlier command ran; see `ActorPool.skip`."""
+        self.pool.skip(updates)
+
     def fleet(
         self,
         plan: WorkerPlan,

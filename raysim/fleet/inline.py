@@ -38,6 +38,9 @@ class InlineWorkplace:
     def fit(self, plans: Mapping[str, WorkerPlan], updates: int) -> None:
         """Do nothing: this process is there already."""
 
+    def skip(self, updates: int) -> None:
+        """Do nothing: nothing waits for the rest of the run."""
+
     def fleet(
         self,
         plan: WorkerPlan,

@@ -14,6 +14,10 @@ UNSEEN_SECONDS = 5.0
 """Seconds after which a run is long if not even two blocks have ended."""
 
 
+LONG_SECONDS = 30.0
+"""Seconds after which a run is long whatever its estimate says: evaluations and later algorithms may take longer."""
+
+
 class Outlook:
     """Estimate of the time that the driver takes alone for the rest of a run.
 
@@ -33,15 +37,21 @@ class Outlook:
 
     def add(self, updates: int) -> None:
         """Record client updates of the driver. The first ones are slow, and only begin the measurement."""
-        self._done += updates
         if not self._first[1]:
-            self._first = time.monotonic(), self._done
+            self._first = time.monotonic(), self._done + updates
+        self._done += updates
+
+    def skip(self, updates: int) -> None:
+        """Leave out client updates that an earlier command ran."""
+        self._updates -= updates
 
     @property
     def is_long(self) -> bool:
         """Whether actors would save time."""
         (since, before), done = self._first, self._done
-        if done == before:
-            return time.monotonic() - self._begun > UNSEEN_SECONDS
+        if time.monotonic() - self._begun > (UNSEEN_SECONDS if done <= before else LONG_SECONDS):
+            return True
+        if done <= before:
+            return False
         seconds = time.monotonic() - since
         return seconds > FIRST_SECONDS and seconds * (self._updates - done) > WORTH_SECONDS * (done - before)

@@ -56,7 +56,7 @@ class ActorPool:
         self.device = "cuda" if demand.each.gpus else "cpu"
         self.driver_may_help = self._is_here and self.device == "cpu" and not demand.pinned
         """Whether the driver computes the same bytes as the actors: on the same machine, and on CPUs."""
-        self.starts_late = self.driver_may_help and demand.number is None
+        self.starts_late = self.driver_may_help and demand.number is None and not demand.each.labels
         """Whether Ray waits until the run proves long."""
         self._outlook: Outlook | None = None
         self.meter = PrometheusLogger()
@@ -138,6 +138,11 @@ class ActorPool:
         notice, self._notice = self._notice, ""
         return notice
 
+    def skip(self, updates: int) -> None:
+        """Leave client updates out of those that `fit` was told of: an earlier command ran them."""
+        if self._outlook is not None:
+            self._outlook.skip(updates)
+
     def ran_here(self, updates: int) -> None:
         """Record client updates that the driver ran; Ray starts when the rest of the run proves long."""
         if self._outlook is not None:
@@ -154,7 +159,7 @@ class ActorPool:
             InputError: the actors do not fit the nodes, their GPUs or the population's sites.
             OutOfMemoryError: a plan does not fit a whole GPU.
         """
-        if self.starts_late:
+        if self.starts_late and not self._ray.is_begun:
             self._outlook = Outlook(updates)
             self.start()
         if not self.demand.waits:
@@ -198,7 +203,8 @@ class ActorPool:
         return f"none of Ray's {len(living_nodes())} living nodes has the {self.demand.of(site)} of one"
 
     def _is_due(self) -> bool:
-        return self._outlook is None or self._outlook.is_long
+        outlook = self._outlook
+        return outlook is None or outlook.is_long
 
     @contextmanager
     def _serving(self) -> Iterator[None]:

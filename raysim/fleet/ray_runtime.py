@@ -99,13 +99,18 @@ class RayThread:
 
     def start(self) -> None:
         """Start Ray in the background as soon as it is due, unless it was started before."""
-        if self._thread.ident is None:
+        if not self.is_begun:
             self._thread.start()
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether `start` was called."""
+        return self._thread.ident is not None
 
     def end(self) -> None:
         """End Ray."""
         self._over.set()
-        if self._thread.ident is None:
+        if not self.is_begun:
             return
         # If Ray still waits for an address, do not wait with it: the thread and Ray end with the process.
         self._thread.join(START_SECONDS if self.home else ANSWER_SECONDS)
@@ -131,8 +136,11 @@ class RayThread:
 
     def _live(self) -> None:
         try:
-            while not self._is_due() and not self._over.wait(DUE_SECONDS):
-                pass
+            if not self._is_due():
+                while not self._over.wait(DUE_SECONDS) and not self._is_due():
+                    pass
+                if not self._over.is_set():
+                    LOG.info("Ray starts, because the run proves long")
             for thread in list(ENDING):  # a process has one Ray
                 thread.join()
             is_here = self._address in (None, "local")

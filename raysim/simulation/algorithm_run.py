@@ -79,6 +79,7 @@ def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
     checkpoints = Checkpoints(folder, workers.algorithm, identity, own_modules(experiment), saved)
     snapshot = checkpoints.newest(options.tell)
     done = snapshot.state.round if snapshot else 0
+    run.place.skip(done * workers.cohort)
     if folder.exists():
         options.tell(f"{name}: continues after round {done}" if done else f"{name}: starts again")
     files = _files(run, plan, checkpoints, spent.then(run.loggers.round))

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.parametrizations import weight_norm
 
 from algorithms import Augmented, Compute, InputError, Layout, Local, Resident, Sharing, choose, trainer
-from algorithms.core.chunks import CHUNK
+from algorithms.core.chunks import CHUNK, growth_of
 from algorithms.training.loss import BinaryCrossEntropy, CrossEntropy, labelled
 from algorithms.training.work import Work
 
@@ -92,6 +93,11 @@ def test_chunks_are_fixed_by_the_shape_and_the_widest_layer(shape: tuple[int, ..
     parts = list(resident.chunks(torch.empty(()).expand(2000, *shape)))
     assert [(part.start, part.stop) for part in parts][:2] == [(0, size), (size, 2 * size)]
     assert parts[-1].stop >= 2000
+
+
+def test_a_weight_that_a_layer_computes_is_no_output_of_its_samples() -> None:
+    normed = nn.Sequential(weight_norm(nn.Linear(40, 60)), nn.Linear(60, 80), nn.Linear(80, 1))
+    assert growth_of(normed, torch.zeros(40)) == 2
 
 
 @pytest.mark.parametrize("execution", ["sequential", "vectorised"])

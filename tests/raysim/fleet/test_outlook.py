@@ -57,6 +57,26 @@ def test_a_run_is_long_if_its_second_block_does_not_end(blocks: int, clock: list
     assert run.is_long
 
 
+def test_a_run_that_lasts_is_long_whatever_its_estimate_says(clock: list[float]) -> None:
+    """Its evaluations, or the client updates of a later algorithm, take longer."""
+    run = Outlook(10)
+    for _ in range(10):
+        run.add(1)
+        clock[0] += 3
+    assert not run.is_long
+    clock[0] += 0.1
+    assert run.is_long
+
+
+def test_updates_of_an_earlier_command_do_not_count(clock: list[float]) -> None:
+    run = Outlook(1_000)
+    run.skip(960)
+    run.add(8)
+    clock[0] += 2
+    run.add(10)
+    assert not run.is_long
+
+
 class UntilActors(Watcher):
     """Stops a run three rounds after its first actor is ready."""
 
