@@ -130,11 +130,12 @@ def _ends(sound: Sound, folder: Path, expected: tuple[str, str], other_is_fine: 
 
 
 def _resumed(sound: Sound, folder: Path, expected: str) -> None:
-    """Resume a run on the sound population: a client's damage is found where it is first read, and rounds are kept."""
+    """Resume a run on the sound population, decoded anew; damage is found where it is first read, rounds are kept."""
     if not [path for path in (folder / "run").glob("*/*.journal") if path.stat().st_size]:
         raise WrongError("a run that was refused left a folder without a round")
     shutil.rmtree(folder / "population")
     shutil.copytree(sound.folder, folder / "population")
+    shutil.rmtree(folder / "cache" / "decoded", ignore_errors=True)  # the damage may be there
     if populations.digest_of(quick_resume(folder / "run", inline=True)) != expected:
         raise WrongError("a run that was resumed on the sound population gave something else")
 
