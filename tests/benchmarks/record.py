@@ -59,7 +59,6 @@ ROWS = {
     "FedJAX": "FedJAX 0.0.17, 1 process",
     "pfl, 1 process": "pfl-research 0.6, 1 process",
     "pfl, 2 processes": "pfl-research 0.6, 2 processes",
-    "BlazeFL 2, 2 threads": "BlazeFL 2.0, 2 threads",
     "BlazeFL 3, 2 threads": "BlazeFL 3.0, 2 threads",
     "fluke": "fluke 0.8, 1 process",
     "Flower, 2 workers": "Flower 1.41, 2 workers",
