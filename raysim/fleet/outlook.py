@@ -47,7 +47,7 @@ class Outlook:
 
     @property
     def is_long(self) -> bool:
-        """Whether actors would save time."""
+        """Whether actors would save time: the rest is long, a block is, or the run has taken long already."""
         (since, before), done = self._first, self._done
         if time.monotonic() - self._begun > (UNSEEN_SECONDS if done <= before else LONG_SECONDS):
             return True

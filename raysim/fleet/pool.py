@@ -149,7 +149,7 @@ class ActorPool:
             self._outlook.add(updates)
 
     def fit(self, plans: Mapping[str, WorkerPlan], updates: int) -> None:
-        """Start the actors if their number depends on the plans.
+        """Start the actors if their number depends on the plans; let Ray start late if the run is to prove long first.
 
         Args:
             plans: plan of each algorithm, by name.

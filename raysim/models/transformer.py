@@ -45,7 +45,8 @@ def transformer(
 
     Deviations:
         A model without a token for padding takes the end of text, or token 0. With random weights a language model has
-        as many tokens as the tokenizer.
+        as many tokens as the tokenizer. The activation "gelu_new" is computed as PyTorch's one operation for the same
+        function, so outputs differ from the library's by rounding.
     """
     if len(shape) != 1 or labels == "pixels":
         raise InputError(
