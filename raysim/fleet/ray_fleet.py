@@ -54,7 +54,8 @@ class RayFleet:
     evaluations. If Ray or its actors do not start, the driver stands in for them: it runs every block.
 
     A dead or hung actor is replaced, and its work goes back to the queue. A node of the tree that it may have died of
-    goes back block by block, and the next death then names one block.
+    goes back block by block, and every actor holds one call at a time until the map is done. The next death then names
+    one block.
 
     Args:
         pool: client actors, which may still be starting.
@@ -235,8 +236,9 @@ class RayFleet:
         self._crew.look()
 
     def _hand_out(self) -> None:
-        """Fill every actor up to `CALLS_IN_FLIGHT` calls, of the oldest map first."""
-        for held in range(CALLS_IN_FLIGHT):
+        """Fill every actor up to `CALLS_IN_FLIGHT` calls, of the oldest map first; up to one call after a death."""
+        is_suspect = any(pending.deaths for pending in self._maps)
+        for held in range(1 if is_suspect else CALLS_IN_FLIGHT):
             for number, actor in self._crew.ready.items():
                 if not any(pending.dispatcher.waits for pending in self._maps):
                     return
@@ -327,7 +329,8 @@ class RayFleet:
         """
         actor = self._crew.ready[number]
         calls = [self._running.pop(awaited) for awaited in actor.calls]
-        # An actor runs its calls in order, so only the first one can have killed it.
+        # An actor runs its calls in order, but a sudden death can also lose the value of the call before the one that
+        # killed it. From here on actors hold one call each, so the next death is certain.
         if calls and calls[0].map in self._maps:
             calls[0].map.deaths.update(calls[0].task.node.blocks)
             if calls[0].deaths > self._pool.timeouts.retries:

@@ -122,7 +122,11 @@ def test_an_actor_that_hangs_is_ended(
     assert len(told) == 1 and re.search(r"died \(no answer within \d+ s\)", told[0])
 
 
-def test_a_client_that_is_poison_is_named(actors: ClientActors, population: Population, tmp_path: Path) -> None:
+# A process that ends may take the value of the call before with it: a race, which one attempt in four shows.
+@pytest.mark.parametrize("attempt", [1, *(pytest.param(number, marks=pytest.mark.slow) for number in range(2, 9))])
+def test_a_client_that_is_poison_is_named(
+    actors: ClientActors, population: Population, tmp_path: Path, attempt: int
+) -> None:
     plan = plan_for("fedavg", population, tmp_path)
     blocks = [Block(number, (10 + number,), 1) for number in range(8)]
     with closing(actors.fleet(plan)) as fleet, pytest.raises(RetriesSpentError) as error:
