@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from algorithms import Location, PersonalStore
+from algorithms import Layout, Location, PersonalStore
 from partitioning import fetch
 from partitioning.common.disk import DiskFullError
 from partitioning.store.fetching import cached_folder, copy_to_cache, has_manifest, is_whole
@@ -183,8 +183,30 @@ def served_store(plan: WorkerPlan) -> StoreHandle:
     plan.personal.mkdir(parents=True, exist_ok=True)
     mark = plan.personal / f"mark-{uuid.uuid4().hex}"
     mark.touch()
-    actor = ray.remote(PersonalStore).options(**on_node(this_node()))
+    actor = ray.remote(StoreServer).options(**on_node(this_node()))
     return mark, actor.remote(plan.personal.resolve(), plan.layouts.personal)
+
+
+class StoreServer:
+    """Ray actor on the driver's node that writes and reads personal state for nodes that do not see the run's folder.
+
+    It is no `PersonalStore`: Ray changes the signatures of the class that it makes an actor of, in the driver as well.
+
+    Args:
+        folder: folder of the personal state.
+        layout: layout of the personal entries.
+    """
+
+    def __init__(self, folder: Path, layout: Layout) -> None:
+        self._store = PersonalStore(folder, layout)
+
+    def put(self, record: bytes) -> Location:
+        """Write one record."""
+        return self._store.put(record)
+
+    def get(self, location: Location) -> bytes:
+        """Read one record."""
+        return self._store.get(location)
 
 
 class RemotePersonalStore(PersonalStore):

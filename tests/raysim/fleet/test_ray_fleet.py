@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from algorithms import (
     Local,
     Output,
     Participation,
+    PersonalStore,
     State,
     Worker,
     begin,
@@ -39,7 +41,7 @@ from algorithms.parts.option import Draft
 from raysim.common.errors import InputError
 from raysim.config.tables import FleetTable
 from raysim.data.sources import load
-from raysim.fleet import ray_fleet
+from raysim.fleet import ray_fleet, remote_files
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.machine import agreed
 from raysim.fleet.ray_fleet import RayFleet
@@ -118,6 +120,22 @@ def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, popu
     next_round(state, algorithm, fleet)
     sums = fleet.traffic.since(before).driver // (2 * model_bytes)
     assert 1 <= sums <= 4
+
+
+def test_the_store_for_other_nodes_reads_what_it_wrote_and_leaves_the_engines_class_as_it_is(
+    actors: ClientActors, population: Path, tmp_path: Path
+) -> None:
+    actors.pool.handles()
+    fleet = fleet_of(actors, population, 8, algorithm=dpsgd(Participation(), LOCAL))
+    layout = fleet.layouts.personal
+    before = [str(signature(each)) for each in (PersonalStore.put, PersonalStore.get)]
+    _, server = remote_files.served_store(replace(fleet._plan, personal=tmp_path / "personal"))
+    away = remote_files.RemotePersonalStore(PersonalStore(tmp_path / "away", layout), server)
+    written = Packed(np.arange(layout.floats, dtype=layout.floating), np.arange(layout.integers))
+    assert away.read(away.append(written)).floats.tolist() == written.floats.tolist()
+    assert [path.name for path in (tmp_path / "personal").glob("*") if "mark" not in path.name]
+    # Ray changes the class that it makes an actor of, in this process too.
+    assert [str(signature(each)) for each in (PersonalStore.put, PersonalStore.get)] == before
 
 
 def test_gossip_brings_the_driver_sums_and_the_actors_each_message(actors: ClientActors, population: Path) -> None:
