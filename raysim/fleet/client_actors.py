@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Literal
 
@@ -13,6 +14,8 @@ from raysim.fleet.ray_private import START, untold
 from raysim.fleet.resources import ActorDemand, ActorResources
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.watching.loggers.logger import Logger
+
+LOG = logging.getLogger("raysim")
 
 
 class ClientActors:
@@ -75,16 +78,20 @@ class ClientActors:
         """Properties that all actors' results depend on."""
         return self.pool.fingerprint
 
-    def has_started(self) -> bool:
-        """Return whether an actor has been ready, or will not be."""
-        return self.pool.arrived or bool(self.pool.absence)
-
-    @property
-    def intent(self) -> str:
-        """Text for the user on the actors, shown while the first rounds run."""
-        if self.pool.starts_late and not self._lent:
+    def current(self) -> str:
+        """Return what the actors do while none is ready, for the user; "" once one has been, or will not be."""
+        if self.pool.arrived or self.pool.absence:
+            return ""
+        if self.pool.is_deferred:
             return "training in this process; Ray starts if this takes long"
         return f"starting Ray{'; training here meanwhile' if self.driver_may_help else ''}"
+
+    def ending(self) -> str:
+        """Return what the end of the run waits for, for the user; "" if it waits for nothing."""
+        if not self.current() or self.pool.is_deferred:
+            return ""
+        LOG.info("the run ended before an actor was ready")
+        return "waiting for the start of Ray, which cannot be broken off"
 
     def fit(self, plans: Mapping[str, WorkerPlan], updates: int) -> None:
         """Start the actors if their number depends on the plans; see `ActorPool.fit`."""

@@ -41,6 +41,14 @@ class InlineWorkplace:
     def skip(self, updates: int) -> None:
         """Do nothing: nothing waits for the rest of the run."""
 
+    def current(self) -> str:
+        """Return "": nothing starts beside the rounds."""
+        return ""
+
+    def ending(self) -> str:
+        """Return "": the end waits for nothing."""
+        return ""
+
     def fleet(
         self,
         plan: WorkerPlan,

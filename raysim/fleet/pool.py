@@ -85,6 +85,11 @@ class ActorPool:
         self._ray.end()
 
     @property
+    def is_deferred(self) -> bool:
+        """Whether Ray waits until the run proves long."""
+        return self.starts_late and not self._ray.is_due
+
+    @property
     def home(self) -> str:
         """Id of the driver's node; "" before Ray runs."""
         return self._ray.home

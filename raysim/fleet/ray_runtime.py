@@ -91,8 +91,10 @@ class RayThread:
     ) -> None:
         self.home = ""
         """Id of the driver's node; "" before Ray runs."""
+        self.is_due = False
+        """Whether Ray's start has begun."""
         self._cpus, self._address, self._timeouts = cpus, address, timeouts
-        self._serving, self._stand_in, self._publish, self._is_due = serving, stand_in, publish, is_due
+        self._serving, self._stand_in, self._publish, self._asks = serving, stand_in, publish, is_due
         self._error: BaseException | None = None
         self._up, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._live, name="ray", daemon=True)
@@ -136,11 +138,12 @@ class RayThread:
 
     def _live(self) -> None:
         try:
-            if not self._is_due():
-                while not self._over.wait(DUE_SECONDS) and not self._is_due():
+            if not self._asks():
+                while not self._over.wait(DUE_SECONDS) and not self._asks():
                     pass
                 if not self._over.is_set():
                     LOG.info("Ray starts, because the run proves long")
+            self.is_due = not self._over.is_set()
             for thread in list(ENDING):  # a process has one Ray
                 thread.join()
             is_here = self._address in (None, "local")

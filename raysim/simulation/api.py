@@ -20,7 +20,6 @@ from raysim.data.catalogue import MEMORY
 from raysim.data.features import LABEL
 from raysim.data.memory import HeldData, take_objects
 from raysim.fleet.actors import Actors
-from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.machine import settled
 from raysim.fleet.user_code import pickled_by_value
 from raysim.measures.evaluate import Targets
@@ -232,8 +231,7 @@ def _run_algorithms(
         location.store()
 
     stopwatch.enter("fleet")
-    if not isinstance(place, InlineWorkplace):
-        watcher.beside(place.intent, place.has_started)
+    watcher.beside(place.current)
     logged_run = LoggedRun(folder.resolve().name, folder / WATCH, experiment.watch)
     # Before `place` starts Ray's threads, whose locks a process of a logger would keep.
     threads = LoggerThreads(logged_run, loggers, place.loggers, watcher.notice)
@@ -246,7 +244,11 @@ def _run_algorithms(
         check_fingerprint(others, fingerprint)
         run = StartedRun(plan, place, location, options, threads, fingerprint)
         attempts = {name: partial(run_algorithm, run, each) for name, each in plan.algorithms.items()}
-        results = {name: repeat_if_damaged(attempt, options.tell) for name, attempt in attempts.items()}
+        try:
+            results = {name: repeat_if_damaged(attempt, options.tell) for name, attempt in attempts.items()}
+        finally:
+            if waits := place.ending():
+                watcher.stage(waits)
         stopwatch.enter("end")
     return results
 

@@ -53,9 +53,10 @@ class Watcher:
     def stage(self, text: str) -> None:
         """Receive the name of work that may take seconds."""
 
-    def beside(self, text: str, has_ended: Callable[[], bool]) -> None:
-        """Receive the name of work beside the rounds, and a function that says whether it has ended."""
-        self.stage(text)
+    def beside(self, current: Callable[[], str]) -> None:
+        """Receive a function that names the work beside the rounds; "" once it has ended."""
+        if text := current():
+            self.stage(text)
 
     def notice(self, text: str) -> None:
         """Receive a text for the user."""
@@ -137,10 +138,16 @@ class LineWatcher(Watcher):
     def __init__(self, console: Console) -> None:
         self._console = console
         self._is_due = at_most_every(PERIOD, first=PERIOD)
+        self._beside: Callable[[], str] = str
+        self._said = ""
         self._name, self._rounds, self._since, self._remaining = "", 0, monotonic(), Remaining(0)
 
     def stage(self, text: str) -> None:
         self._console.print(text)
+
+    def beside(self, current: Callable[[], str]) -> None:
+        self._beside = current
+        self._say_what_is_beside()
 
     def notice(self, text: str) -> None:
         self._console.print(f"notice: {text}", soft_wrap=True)
@@ -154,6 +161,9 @@ class LineWatcher(Watcher):
         what = f"rounds {done + 1} to {rounds}, {updates} each" if rounds > done else "no rounds are left"
         self._console.print(f"{name}: {what if rounds else 'no rounds, the initial model alone'}")
 
+    def block(self, block: Block) -> None:
+        self._say_what_is_beside()
+
     def round(self, round_number: int, metrics: dict[str, float]) -> None:
         self._remaining.round(round_number)
         if self._is_due():
@@ -161,6 +171,12 @@ class LineWatcher(Watcher):
             elapsed = f"{_duration(monotonic() - self._since)} elapsed"
             times = ", ".join(filter(None, (elapsed, _left(self._remaining))))
             self._console.print("  ".join(filter(None, (place, _accuracy(metrics), times))), soft_wrap=True)
+
+    def _say_what_is_beside(self) -> None:
+        text = self._beside()
+        if text and text != self._said:
+            self._said = text
+            self.stage(text)
 
 
 class BarWatcher(Watcher):
@@ -172,14 +188,14 @@ class BarWatcher(Watcher):
         self._stage = progress.add_task("starting", total=None, note="", remaining=self._remaining)
         self._bar = self._stage
         self._rounds, self._updates, self._cohort = 0, 0, 1
-        self._has_ended: Callable[[], bool] = lambda: True
+        self._beside: Callable[[], str] = str
 
     def stage(self, text: str) -> None:
         self._progress.update(self._stage, description=caption(text), visible=True)
 
-    def beside(self, text: str, has_ended: Callable[[], bool]) -> None:
-        self.stage(text)
-        self._has_ended = has_ended
+    def beside(self, current: Callable[[], str]) -> None:
+        self._beside = current
+        self._show_what_is_beside()
 
     def notice(self, text: str) -> None:
         self._progress.console.print(f"notice: {text}", soft_wrap=True)
@@ -189,7 +205,7 @@ class BarWatcher(Watcher):
 
     def begin(self, name: str, rounds: int, cohort: int, done: int = 0) -> None:
         self._rounds, self._updates, self._cohort = done, 0, cohort
-        self._progress.update(self._stage, visible=not self._has_ended())
+        self._show_what_is_beside()
         for old in self._progress.task_ids[1:-MOST_BARS]:
             self._progress.remove_task(old)
         self._remaining = Remaining(rounds)
@@ -201,13 +217,16 @@ class BarWatcher(Watcher):
         # Blocks of an evaluation follow the round's client updates and must not move the bar.
         self._updates = min(self._updates + len(block.clients), self._cohort)
         self._progress.update(self._bar, completed=self._rounds + self._updates / self._cohort)
-        if self._has_ended():
-            self._progress.update(self._stage, visible=False)
+        self._show_what_is_beside()
 
     def round(self, round_number: int, metrics: dict[str, float]) -> None:
         self._rounds, self._updates = round_number, 0
         self._remaining.round(round_number)
         self._progress.update(self._bar, completed=round_number, note=caption(_accuracy(metrics)))
+
+    def _show_what_is_beside(self) -> None:
+        text = self._beside()
+        self._progress.update(self._stage, description=caption(text), visible=bool(text))
 
 
 class RemainingColumn(ProgressColumn):

@@ -77,18 +77,23 @@ def test_updates_of_an_earlier_command_do_not_count(clock: list[float]) -> None:
     assert not run.is_long
 
 
+DEFERRED = "training in this process; Ray starts if this takes long"
+
+
 class UntilActors(Watcher):
     """Stops a run three rounds after its first actor is ready."""
 
     def __init__(self) -> None:
-        self.stop, self.intent, self._rounds = Stop(), "", 3
-        self._has_started: Callable[[], bool] = lambda: False
+        self.stop, self.texts, self._rounds = Stop(), list[str](), 3
+        self._current: Callable[[], str] = str
 
-    def beside(self, text: str, has_ended: Callable[[], bool]) -> None:
-        self.intent, self._has_started = text, has_ended
+    def beside(self, current: Callable[[], str]) -> None:
+        self._current = current
+        self.texts.append(current())
 
     def round(self, number: int, metrics: dict[str, float]) -> None:
-        self._rounds -= self._has_started()
+        self.texts.append(self._current())
+        self._rounds -= not self.texts[-1]
         self.stop.asked = self._rounds <= 0
 
 
@@ -97,7 +102,7 @@ def test_a_short_run_is_done_without_ray(tmp_path: Path) -> None:
     watcher = UntilActors()
     quick_run(ONE_ACTOR, tmp_path / "run", watcher=watcher)
     quick_run(ONE_ACTOR, tmp_path / "inline", inline=True)
-    assert watcher.intent == "training in this process; Ray starts if this takes long"
+    assert set(watcher.texts) == {DEFERRED}
     assert not ray.is_initialized()
     updates = "fedavg/updates.parquet"
     assert set(pq.read_table(tmp_path / "run" / updates)["machine_actor"].to_pylist()) == {-1}
@@ -111,3 +116,4 @@ def test_ray_starts_in_a_run_that_proves_long(tmp_path: Path) -> None:
         quick_run({**ONE_ACTOR, "rounds": 1_000_000}, tmp_path / "run", watcher=watcher, stop=watcher.stop)
     log = (tmp_path / "run" / "run.log").read_text(encoding="utf-8")
     assert log.index("fedavg: round 1 in") < log.index("client actor 0 is ready"), "the driver begins at once"
+    assert list(dict.fromkeys(watcher.texts)) == [DEFERRED, "starting Ray; training here meanwhile", ""]

@@ -57,11 +57,21 @@ def test_durations(seconds: float, text: str) -> None:
 
 def test_the_start_of_ray_stays_on_the_screen_until_it_is_over() -> None:
     bars = Progress(console=Console(file=io.StringIO()))
-    watcher, over = BarWatcher(bars), []
-    watcher.beside("starting Ray", lambda: bool(over))
+    watcher, beside = BarWatcher(bars), ["starting Ray"]
+    watcher.beside(lambda: beside[-1])
     watcher.begin("fedavg", 8, 4, 2)
     stage, bar = bars.tasks
     assert stage.visible and stage.description == "starting Ray" and bar.completed == 2
-    over.append(True)
+    beside.append("")
     watcher.block(Block(0, (1, 2), 2))
     assert not stage.visible and bar.completed == 2.5
+
+
+def test_lines_say_when_what_is_beside_the_rounds_changes() -> None:
+    console = Console(file=io.StringIO())
+    watcher, beside = LineWatcher(console), ["Ray starts if this takes long"]
+    watcher.beside(lambda: beside[-1])
+    for text in ("", "starting Ray", "starting Ray", ""):
+        beside.append(text or beside[-1])
+        watcher.block(Block(0, (1, 2), 2))
+    assert console.file.getvalue().splitlines() == ["Ray starts if this takes long", "starting Ray"]
