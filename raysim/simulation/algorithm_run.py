@@ -85,7 +85,12 @@ def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
     files = _files(run, plan, checkpoints, spent.then(run.loggers.round))
     run.loggers.begin(name, experiment.flat(name), done, files.rows())
     watcher = options.watcher
-    with of_algorithm(name), closing(files), closing(run.place.fleet(workers, watcher.block, watcher.notice)) as fleet:
+    with (
+        of_algorithm(name),
+        closing(files),
+        closing(run.place.fleet(workers, watcher.block, watcher.notice)) as fleet,
+        options.stopwatch.divided(lambda: spent.parts(fleet.starting)),
+    ):
         module = workers.module()
         try:
             snapshot = snapshot or _beginning(run.plan, plan, module, fleet)
@@ -106,9 +111,7 @@ def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
             LOG.info("%s: node %s: %d bytes in, %d bytes out", name, node, sums["bytes_in"], sums["bytes_out"])
         tables = {name: table for each in workers.algorithm.folded for name, table in each.tables(state, fleet).items()}
         files.finish(state, fleet.layouts, summary, module.state_dict(), clients, tables)
-        started = fleet.starting
     run.loggers.end(result.totals)
-    options.stopwatch.split({"training": spent.training, "fleet": started, "evaluation": spent.evaluation})
     return result
 
 

@@ -34,7 +34,7 @@ from raysim.store.config_file import write_config
 from raysim.store.location import RunLocation, existing_location, new_location
 from raysim.store.result import AlgorithmResult
 from raysim.store.resume import check_fingerprint, read_result, stored_experiment
-from raysim.store.run_folder import existing_folder, run_folder
+from raysim.store.run_folder import existing_folder, has_begun, run_folder
 from raysim.store.wall_clock import CommandTime, read_commands, write_commands
 from raysim.watching.log import log_command_time, log_population, run_log
 from raysim.watching.loggers.logger import LoggedRun
@@ -149,7 +149,12 @@ def new_out(config: str | Path | Mapping[str, Any], out: str | Path | None) -> s
 def run_experiment(experiment: Experiment, location: RunLocation, options: RunOptions) -> dict[str, AlgorithmResult]:
     """Run an experiment without its report; return the results by the algorithms' names."""
     experiment, folder = options.placed(experiment), location.folder
-    with offer_resume(location, options), run_folder(folder, experiment.names), _run_context(folder, experiment):
+    with (
+        offer_resume(location, options),
+        run_folder(folder, experiment.names),
+        _run_context(folder, experiment),
+        _counted("run", folder, options),
+    ):
         # From now on the folder has all that `resume` needs.
         write_config(folder / CONFIG, experiment.to_toml())
         return _run_algorithms(experiment, location, options, experiment.names)
@@ -172,7 +177,11 @@ def resume_experiment(
         results = {name: result for name in names if (result := read_result(folder / name, experiment)) is not None}
         left = [name for name in names if name not in results]
         if left:
-            with offer_resume(location, options), _run_context(folder, experiment):
+            with (
+                offer_resume(location, options),
+                _run_context(folder, experiment),
+                _counted("resume", folder, options),
+            ):
                 results |= _run_algorithms(experiment, location, options, left)
         else:
             options.watcher.notice(f"{location.name_of(only)} has ended: nothing is left to do")
@@ -195,6 +204,20 @@ def _with_report(
     log_command_time(folder / RUN_LOG, command, done.stages)
     options.watcher.end()
     return Run(location.folder, page, tuple(results.values()), location.uri)
+
+
+@contextmanager
+def _counted(command: str, folder: Path, options: RunOptions) -> Iterator[None]:
+    """Write the breakdown of a command that does not come to its report, if `resume` can continue it."""
+    try:
+        yield
+    except InputError:
+        raise
+    except BaseException:
+        if has_begun(folder):
+            earlier = _earlier_commands(folder, options)
+            write_commands(folder, [*earlier, CommandTime(command, options.stopwatch.stop())])
+        raise
 
 
 def _earlier_commands(folder: Path, options: RunOptions) -> list[CommandTime]:

@@ -3,7 +3,8 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,14 @@ class Stopwatch:
         """
         self._end(parts)
 
+    @contextmanager
+    def divided(self, parts: Callable[[], Mapping[str, float]]) -> Iterator[None]:
+        """Split the current stage at the end of the context, an interrupted one too; see `split`."""
+        try:
+            yield
+        finally:
+            self.split(parts())
+
     def stop(self) -> list[StageTime]:
         """End the current stage and return all stages."""
         self._end({})
@@ -87,6 +96,10 @@ class RoundSeconds:
 
     def __init__(self) -> None:
         self.training = self.evaluation = 0.0
+
+    def parts(self, fleet: float) -> dict[str, float]:
+        """Return the seconds by stage; `fleet` is the time spent on the start of actors."""
+        return {"training": self.training, "fleet": fleet, "evaluation": self.evaluation}
 
     def then(self, pass_on: Callable[[Mapping[str, Any]], object]) -> Callable[[Mapping[str, Any]], None]:
         """Return a function that adds a row of `metrics.parquet`, and passes it on."""

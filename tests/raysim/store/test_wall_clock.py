@@ -7,12 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import raysim
-from raysim.common.errors import InputError
+from raysim.common.errors import InputError, StoppedError
 from raysim.common.names import WALL_CLOCK
 from raysim.report.commands import breakdown
 from raysim.report.read import read_runs
 from raysim.store.wall_clock import CommandTime, read_commands, write_commands
 from raysim.watching.stopwatch import STAGES, StageTime
+from tests.kit.runs import Breaks
 
 EXPERIMENT = {
     "rounds": 2,
@@ -58,6 +59,21 @@ def test_commands_of_a_run_add_up_and_stand_in_its_log_and_report(run: raysim.Ru
     assert f"raysim run took {first.seconds:.1f} s" in log and "of these: radfed: training" in log
     page = run.report.read_text()
     assert "Time of the command, by stage" in page and ">raysim run: radfed<" in page
+
+
+def test_a_stopped_command_has_its_times_too(tmp_path: Path) -> None:
+    after = Breaks(2, None)
+    with pytest.raises(StoppedError):
+        raysim.run({**EXPERIMENT, "rounds": 100}, tmp_path / "run", inline=True, watcher=after, stop=after.stop)
+    (stopped,) = read_commands(tmp_path / "run")
+    stages = [(each.stage, each.algorithm) for each in stopped.stages if each.algorithm]
+    assert (stages[0], stages[-1]) == (("training", "fedavg"), ("files", "fedavg"))
+
+
+def test_a_command_that_is_refused_leaves_no_times(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        raysim.run({**EXPERIMENT, "model": {"name": "cnn"}, "data": {"dataset": "absent"}}, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_resume_is_a_command_of_its_own(run: raysim.Run) -> None:
