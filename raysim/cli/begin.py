@@ -40,6 +40,9 @@ MODELS = {"shakespeare": "lstm", "plays": "transformer", "cityscapes": "deeplab_
 MOST_CLASSES = 8
 """Most classes that a comment lists."""
 
+FEW_CLIENTS = 10
+"""Most clients that all take part in each round, as hospitals do."""
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -51,6 +54,7 @@ class Facts:
         model: name of a model that fits.
         sizes: whether images have many sizes.
         owner: column that says whose a row is; "" without one.
+        few: whether it has so few values that all clients take part in each round.
         without: columns that are no features.
         made: whether the clients exist already.
         test: whether the data have a test set of their own.
@@ -69,6 +73,7 @@ class Facts:
     model: str
     sizes: bool = False
     owner: str = ""
+    few: bool = False
     without: Sequence[str] = ()
     made: bool = False
     test: bool = False
@@ -108,7 +113,7 @@ def experiment_for(data: str, file: str, label: str | None = None) -> str:
         data=_toml(facts.data),
         without=_toml({"without": list(facts.without)}),
         text=_toml({"column": facts.text}),
-        partition=_toml({"scheme": "natural", "column": facts.owner}),
+        owner=_toml({"column": facts.owner}),
         columns=[printable(each) for each in facts.columns],
         encoded=_toml(facts.encoded),
         codes=printable(listing(list(facts.codes))),
@@ -173,7 +178,9 @@ def _of_table(path: Path, label: str | None) -> Facts:
     has_images = any(_is_image(source.schema.field(name)) for name in others)
     data = {"dataset": f"{FILE}{path}"} | ({} if label == LABELS[0] else {"label": label})
     about = f"{len(others)} columns and the label {label!r}: {classes}"
-    common = Facts(data, about, "mlp", owner=owner, numbers=not is_label(fields[label]), split=split, two_classes=two)
+    few = bool(owner) and len(facts[owner].values) <= FEW_CLIENTS
+    numbers = not is_label(fields[label])
+    common = Facts(data, about, "mlp", owner=owner, few=few, numbers=numbers, split=split, two_classes=two)
     if len(texts) == len(others) - bool(owner) - bool(split) and (
         len(texts) == 1 or not all(facts[name].is_category for name in texts)
     ):  # there is nothing else to learn from

@@ -24,12 +24,11 @@ import raysim  # before ray: it switches off Ray's hook for `uv run`
 # isort: split
 
 import numpy as np
+import psutil
 import ray
 import torch
 from matplotlib.figure import Figure
 from ray._private.worker import global_worker
-
-import psutil  # isort: skip  it comes with Ray
 
 from raysim.fleet.calls import START_SECONDS
 from raysim.watching.progress import Watcher

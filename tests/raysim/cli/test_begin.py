@@ -91,6 +91,7 @@ def test_an_experiment_on_a_real_table_names_every_column_and_runs(folder: Path)
     assert raw["data"]["columns"] == {"categories": ["pain"], "dates": ["admitted"], "impute": "median"}
     assert "# categories: 'stage' may be codes" in text
     assert raw["partition"] == {"scheme": "natural", "column": "clinic", "local_test": "split"}
+    assert [each["fraction"] for each in raw["algorithm"]] == [1.0, 1.0]
     assert quick_run("real.toml", "run", changes=["rounds=1"], inline=True).results
 
 
@@ -100,6 +101,13 @@ def test_a_number_of_the_row_owns_no_row(folder: Path) -> None:
     pyarrow.csv.write_csv(pa.table(table), "patients.csv")
     assert raysim("init", "patients.csv", "p.toml", "--label", "sick").exit_code == 0
     assert tomllib.loads((folder / "p.toml").read_text())["partition"] == {"scheme": "natural", "column": "ward"}
+
+
+@pytest.mark.parametrize(("owners", "fraction"), [(10, 1.0), (11, 0.5)])
+def test_few_clients_all_take_part_in_each_round(folder: Path, owners: int, fraction: float) -> None:
+    pq.write_table(table(ward=[f"ward {row % owners}" for row in range(120)]), "wards.parquet")
+    raw = tomllib.loads(raysim("init", "wards.parquet", "-").output)
+    assert [each["fraction"] for each in raw["algorithm"]] == [fraction, fraction]
 
 
 def test_a_table_of_categories_alone_is_no_text(folder: Path) -> None:

@@ -9,14 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.error import URLError
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
-import ray  # noqa: F401  psutil comes with it
 from prometheus_client.parser import text_string_to_metric_families
 
 from raysim.watching.progress import Watcher
-
-import psutil  # isort: skip
 from tests.kit.runs import quick_run
 
 pytestmark = pytest.mark.usefixtures("own_ray")

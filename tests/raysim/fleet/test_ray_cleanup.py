@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow.parquet as pq
 import pytest
-import ray  # noqa: F401  psutil comes with it
-
-import psutil  # isort: skip
 
 from raysim.fleet import ray_cleanup
 
