@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from itertools import count
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from partitioning import Population
+from partitioning.common.disk import DiskFullError
 from raysim.common.errors import InputError, one_input_error
 from raysim.common.names import CONFIG, POPULATION, REPORT, RUN_LOG, WATCH
 from raysim.config.experiment import Experiment
@@ -211,12 +212,13 @@ def _counted(command: str, folder: Path, options: RunOptions) -> Iterator[None]:
     """Write the breakdown of a command that does not come to its report, if `resume` can continue it."""
     try:
         yield
-    except InputError:
+    except (InputError, DiskFullError):
         raise
     except BaseException:
         if has_begun(folder):
             earlier = _earlier_commands(folder, options)
-            write_commands(folder, [*earlier, CommandTime(command, options.stopwatch.stop())])
+            with suppress(OSError):  # the first error matters, and not the times
+                write_commands(folder, [*earlier, CommandTime(command, options.stopwatch.stop())])
         raise
 
 
