@@ -82,16 +82,16 @@ class ClientActors:
         """Return what the actors do while none is ready, for the user; "" once one has been, or will not be."""
         if self.pool.arrived or self.pool.absence:
             return ""
-        if self.pool.is_deferred:
+        if self.pool.waits_for == "the run":
             return "training in this process; Ray starts if this takes long"
         return f"starting Ray{'; training here meanwhile' if self.driver_may_help else ''}"
 
     def ending(self) -> str:
         """Return what the end of the run waits for, for the user; "" if it waits for nothing."""
-        if not self.current() or self.pool.is_deferred:
-            return ""
-        LOG.info("the run ended before an actor was ready")
-        return "waiting for the start of Ray, which cannot be broken off"
+        if not self.pool.arrived:
+            LOG.info("the run ended before an actor was ready")
+        waits = self.pool.waits_for == "Ray" and not self._lent
+        return "waiting for the start of Ray, which cannot be broken off" if waits else ""
 
     def fit(self, plans: Mapping[str, WorkerPlan], updates: int) -> None:
         """Start the actors if their number depends on the plans; see `ActorPool.fit`."""

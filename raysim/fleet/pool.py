@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import ray
 
@@ -67,8 +67,8 @@ class ActorPool:
         self._notice = ""
         self._cores = demand.number or max(1, (os.cpu_count() or 1) // demand.each.cpus)
         """Number of actors whose CPUs a Ray of our own has."""
-        cpus = self._cores * demand.each.cpus
-        self._ray = RayThread(cpus, address, timeouts, self._serving, self.stand_in, self.meter.publish, self._is_due)
+        calls = self._serving, self.stand_in, self.meter.publish, lambda: not self._outlook or self._outlook.is_long
+        self._ray = RayThread(self._cores * demand.each.cpus, address, timeouts, *calls)
         self.sites: list[int | None] = []
         """Site whose clients each actor may have, once the actors exist; None for all clients."""
         self._hosts: list[str] = []
@@ -85,9 +85,9 @@ class ActorPool:
         self._ray.end()
 
     @property
-    def is_deferred(self) -> bool:
-        """Whether Ray waits until the run proves long."""
-        return self.starts_late and not self._ray.is_due
+    def waits_for(self) -> Literal["the run", "Ray", ""]:
+        """Cause of a wait for actors: the run must prove long, or Ray is starting; "" for neither."""
+        return "the run" if self.starts_late and not self._ray.is_due else "Ray" if self._ray.is_starting else ""
 
     @property
     def home(self) -> str:
@@ -206,10 +206,6 @@ class ActorPool:
     def shortage(self, site: int | None = None) -> str:
         """Return the message that no living node has room for an actor."""
         return f"none of Ray's {len(living_nodes())} living nodes has the {self.demand.of(site)} of one"
-
-    def _is_due(self) -> bool:
-        outlook = self._outlook
-        return outlook is None or outlook.is_long
 
     @contextmanager
     def _serving(self) -> Iterator[None]:

@@ -109,6 +109,11 @@ class RayThread:
         """Whether `start` was called."""
         return self._thread.ident is not None
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether Ray's start has begun and not ended."""
+        return self.is_due and not self._up.is_set()
+
     def end(self) -> None:
         """End Ray."""
         self._over.set()
