@@ -15,7 +15,6 @@ import pytest
 
 import raysim
 from tests.kit.grid import Grid, grid
-from tests.kit.runs import quick_resume
 
 pytestmark = pytest.mark.usefixtures("own_ray")
 
@@ -230,7 +229,7 @@ def test_a_job_that_is_stopped_goes_on_here(cluster: Grid, file: Path, tmp_path:
     assert f"`raysim resume {tmp_path / 'out'}` continues it" in out.splitlines()[-1], out
     assert "flat: rounds 1 to 600" not in out, "what was shown once is not shown again"
     assert not (tmp_path / "out" / "radfed" / "summary.json").exists()
-    quick_resume(tmp_path / "out", inline=True)
+    raysim.resume(tmp_path / "out", inline=True)
     check_same(tmp_path / "out", raysim.run(file, tmp_path / "here", changes=["rounds=600"], inline=True).folder)
 
 
