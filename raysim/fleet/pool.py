@@ -54,9 +54,9 @@ class ActorPool:
             check_answers(address)  # before the run reads its data
         self.demand, self.timeouts = demand, timeouts
         self.device = "cuda" if demand.each.gpus else "cpu"
-        self.driver_may_help = self._is_here and self.device == "cpu" and not demand.pinned
+        self.driver_may_help = self._is_here and self.device == "cpu" and not (demand.pinned or demand.each.labels)
         """Whether the driver computes the same bytes as the actors: on the same machine, and on CPUs."""
-        self.starts_late = self.driver_may_help and demand.number is None and not demand.each.labels
+        self.starts_late = self.driver_may_help and demand.number is None
         """Whether Ray waits until the run proves long."""
         self._outlook: Outlook | None = None
         self.meter = PrometheusLogger()

@@ -98,7 +98,9 @@ class UntilActors(Watcher):
 
 
 @pytest.mark.usefixtures("own_ray")
-def test_a_short_run_is_done_without_ray(tmp_path: Path) -> None:
+def test_a_short_run_is_done_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("WORTH_SECONDS", "UNSEEN_SECONDS", "LONG_SECONDS"):  # on a busy machine too it is short
+        monkeypatch.setattr(outlook, limit, 600.0)
     watcher = UntilActors()
     quick_run(ONE_ACTOR, tmp_path / "run", watcher=watcher)
     quick_run(ONE_ACTOR, tmp_path / "inline", inline=True)

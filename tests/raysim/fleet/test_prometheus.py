@@ -25,7 +25,7 @@ EXPERIMENT = {
     "partition": {"scheme": "iid", "clients": 4},
     "model": {"hidden": [6]},
     "evaluate": {"every": 1, "metrics": ["accuracy"]},
-    # Its models are redistributed, so that it waits for an actor.
+    # Its models are redistributed, and the driver may hold none of them: it waits for an actor.
     "algorithm": {"name": "radfed", "aggregate_every": 3},
 }
 WAIT_SECONDS = 60.0
@@ -80,6 +80,7 @@ class Scrapes(Watcher):
 def test_the_endpoint_tells_of_rounds_and_actors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: bool) -> None:
     monkeypatch.setenv("RAY_metrics_report_interval_ms", "300")
     monkeypatch.setattr("raysim.fleet.ray_runtime.PUBLISH_SECONDS", 0.3)
+    monkeypatch.setattr("raysim.fleet.ray_fleet.DRIVER_BYTES", 0)
     scrapes = Scrapes(tmp_path / "run" / "run.log", kills)
     quick_run({**EXPERIMENT, "rounds": 3}, tmp_path / "run", actors=1, watcher=scrapes)
     found = scrapes.found

@@ -12,6 +12,7 @@ from algorithms import Block, Local, Participation, fedavg, radfed
 from partitioning import Population
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
+from raysim.fleet import ray_fleet
 from raysim.fleet.calls import ActorTimeouts
 from raysim.fleet.client_actor import ClientActor
 from raysim.fleet.client_actors import ClientActors
@@ -127,7 +128,9 @@ def test_the_driver_stands_in_for_actors_that_never_start(
     kind: type[ClientActor],
     patience: ActorTimeouts,
     message: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(ray_fleet, "DRIVER_BYTES", 0)  # it waits for an actor until none starts
     radfed_plan = plan_of(population, radfed(Participation(cohort=4), LOCAL, aggregate_every=3), plan.personal)
     told: list[str] = []
     with Replaced(1, 0, kind, patience) as actors, closing(actors.fleet(radfed_plan, tell=told.append)) as fleet:
@@ -156,6 +159,7 @@ def test_a_model_that_ends_its_process_ends_the_run_with_a_line(
         '[algorithm]\nname = "radfed"\naggregate_every = 3\n[local]\nexecution = "sequential"\n[fleet]\nactors = 1\n'
     )
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ray_fleet, "DRIVER_BYTES", 0)
     with pytest.raises(SystemExit) as done:
         run_command(cli, "raysim", ["run", "x.toml", "--out", "run"])
     assert done.value.code == 1
