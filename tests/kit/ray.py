@@ -85,13 +85,12 @@ def nodes(*each: Mapping[str, Any], connected: bool = True, noticed: bool = Fals
         noticed: whether a dead node is noticed soon.
     """
     head = {"num_cpus": 0, "include_dashboard": False, **({"_system_config": NOTICED} if noticed else {})}
-    with sockets_collected():
-        with patient(90), lean():
-            cluster = Cluster(True, head_node_args=head)
-            for node in each:
-                cluster.add_node(**node)
-        if connected:
+    with sockets_collected(), patient(90), lean():
+        cluster = Cluster(True, head_node_args=head)
+        if connected:  # before there are other nodes, because older versions of Ray connect to any on this machine
             ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+        for node in each:
+            cluster.add_node(**node)
     try:
         yield cluster
     finally:
