@@ -41,7 +41,7 @@ MOST_CLASSES = 8
 """Most classes that a comment lists."""
 
 FEW_CLIENTS = 10
-"""Most clients that all take part in each round, as hospitals do."""
+"""Largest number of clients that all take part in each round, such as hospitals."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Facts:
         model: name of a model that fits.
         sizes: whether images have many sizes.
         owner: column that says whose a row is; "" without one.
-        few: whether it has so few values that all clients take part in each round.
+        few: whether there are at most `FEW_CLIENTS` clients, so that all take part in each round.
         without: columns that are no features.
         made: whether the clients exist already.
         test: whether the data have a test set of their own.

@@ -65,6 +65,8 @@ class ClientActors:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if not self.pool.arrived:
+            LOG.info("no actor was ready before the end: this process ran all client updates")
         if not self._lent:
             self.pool.end()
 
@@ -79,19 +81,17 @@ class ClientActors:
         return self.pool.fingerprint
 
     def current(self) -> str:
-        """Return what the actors do while none is ready, for the user; "" once one has been, or will not be."""
+        """Return a text on the start of the actors; "" once an actor has been ready, or the driver stands in."""
         if self.pool.arrived or self.pool.absence:
             return ""
-        if self.pool.waits_for == "the run":
+        if self.pool.waits_for == "length" and not self._lent:
             return "training in this process; Ray starts if this takes long"
         return f"starting Ray{'; training here meanwhile' if self.driver_may_help else ''}"
 
     def ending(self) -> str:
-        """Return what the end of the run waits for, for the user; "" if it waits for nothing."""
-        if not self.pool.arrived:
-            LOG.info("the run ended before an actor was ready")
-        waits = self.pool.waits_for == "Ray" and not self._lent
-        return "waiting for the start of Ray, which cannot be broken off" if waits else ""
+        """Return a text if the run must wait for a start of Ray before it ends; "" otherwise."""
+        waits = self.pool.waits_for == "start" and not self._lent
+        return "Ray is still starting: waiting, to end it in order" if waits else ""
 
     def fit(self, plans: Mapping[str, WorkerPlan], updates: int) -> None:
         """Start the actors if their number depends on the plans; see `ActorPool.fit`."""

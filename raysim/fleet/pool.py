@@ -85,9 +85,9 @@ class ActorPool:
         self._ray.end()
 
     @property
-    def waits_for(self) -> Literal["the run", "Ray", ""]:
-        """Cause of a wait for actors: the run must prove long, or Ray is starting; "" for neither."""
-        return "the run" if self.starts_late and not self._ray.is_due else "Ray" if self._ray.is_starting else ""
+    def waits_for(self) -> Literal["length", "start", ""]:
+        """Cause of a wait for actors: "length" until the run proves long, "start" while Ray starts, or ""."""
+        return "length" if self.starts_late and not self._ray.is_released else "start" if self._ray.is_starting else ""
 
     @property
     def home(self) -> str:

@@ -236,7 +236,10 @@ class RayFleet:
         self._crew.look()
 
     def _hand_out(self) -> None:
-        """Fill every actor up to `CALLS_IN_FLIGHT` calls, of the oldest map first; up to one call after a death."""
+        """Fill every actor up to `CALLS_IN_FLIGHT` calls, of the oldest map first.
+
+        After a death in a map in progress, an actor holds one call.
+        """
         is_suspect = any(pending.deaths for pending in self._maps)
         for held in range(1 if is_suspect else CALLS_IN_FLIGHT):
             for number, actor in self._crew.ready.items():

@@ -91,8 +91,10 @@ class RayThread:
     ) -> None:
         self.home = ""
         """Id of the driver's node; "" before Ray runs."""
-        self.is_due = False
-        """Whether Ray's start has begun."""
+        self.is_released = False
+        """Whether Ray no longer waits until it is due."""
+        self.is_starting = False
+        """Whether a start of Ray is under way."""
         self._cpus, self._address, self._timeouts = cpus, address, timeouts
         self._serving, self._stand_in, self._publish, self._asks = serving, stand_in, publish, is_due
         self._error: BaseException | None = None
@@ -109,19 +111,16 @@ class RayThread:
         """Whether `start` was called."""
         return self._thread.ident is not None
 
-    @property
-    def is_starting(self) -> bool:
-        """Whether Ray's start has begun and not ended."""
-        return self.is_due and not self._up.is_set()
-
     def end(self) -> None:
         """End Ray."""
         self._over.set()
         if not self.is_begun:
             return
-        # If Ray still waits for an address, do not wait with it: the thread and Ray end with the process.
-        self._thread.join(START_SECONDS if self.home else ANSWER_SECONDS)
-        ENDING[:] = [thread for thread in (*ENDING, self._thread) if thread.is_alive()]
+        try:
+            # If Ray still waits for an address, do not wait with it: the thread and Ray end with the process.
+            self._thread.join(START_SECONDS if self.home else ANSWER_SECONDS)
+        finally:  # also if a signal interrupts the wait
+            ENDING[:] = [thread for thread in (*ENDING, self._thread) if thread.is_alive()]
 
     def wait(self, seconds: float = START_SECONDS) -> None:
         """Wait until Ray runs or the run goes on without it, and raise the error of Ray's start.
@@ -148,7 +147,7 @@ class RayThread:
                     pass
                 if not self._over.is_set():
                     LOG.info("Ray starts, because the run proves long")
-            self.is_due = not self._over.is_set()
+            self.is_released = not self._over.is_set()
             for thread in list(ENDING):  # a process has one Ray
                 thread.join()
             is_here = self._address in (None, "local")
@@ -166,6 +165,7 @@ class RayThread:
     def _serve(self) -> str:
         """Run Ray until `end`; return the reason if it does not start."""
         with ExitStack() as ray_context:
+            self.is_starting = True
             try:
                 ray_context.enter_context(running(self._cpus, self._address))
                 self.home = this_node()
@@ -174,6 +174,8 @@ class RayThread:
                 raise
             except Exception as error:  # Ray has no class for a start that failed
                 return f"Ray did not start ({one_line(str(error).partition('. ')[0]) or type(error).__name__})"
+            finally:
+                self.is_starting = False
             self._up.set()
             _log_endpoint()
             while not self._over.wait(PUBLISH_SECONDS):

@@ -190,7 +190,8 @@ def served_store(plan: WorkerPlan) -> StoreHandle:
 class StoreServer:
     """Ray actor on the driver's node that writes and reads personal state for nodes that do not see the run's folder.
 
-    It is no `PersonalStore`: Ray changes the signatures of the class that it makes an actor of, in the driver as well.
+    This class does not inherit from `PersonalStore`, because Ray alters the signatures of an actor's methods, in the
+    driver too.
 
     Args:
         folder: folder of the personal state.

@@ -9,10 +9,9 @@ from datetime import datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from partitioning import Population
-from partitioning.common.disk import DiskFullError
 from raysim.common.errors import InputError, one_input_error
 from raysim.common.names import CONFIG, POPULATION, REPORT, RUN_LOG, WATCH
 from raysim.config.experiment import Experiment
@@ -44,6 +43,10 @@ from raysim.watching.loggers.threads import LoggerThreads
 from raysim.watching.notebook import default_watcher
 from raysim.watching.progress import Watcher
 from raysim.watching.stopwatch import Stopwatch
+
+if TYPE_CHECKING:  # Ray takes a second to import
+    from raysim.fleet.client_actors import ClientActors
+    from raysim.fleet.inline import InlineWorkplace
 
 LOG = logging.getLogger("raysim")
 
@@ -89,7 +92,11 @@ def run(
     watcher, stop = watcher or default_watcher(), stop or Stop()
     options = RunOptions(actors, inline, address, fleet, watcher, stop, Stopwatch(started))
     experiment = read_experiment(config, changes)
-    with new_location(new_out(config, out), options.watcher) as location, report_if_stopped(location):
+    with (
+        new_location(new_out(config, out), options.watcher) as location,
+        report_if_stopped(location),
+        _counted("run", location.folder, options),
+    ):
         # The report comes last, so that no error in it removes trained models.
         return _with_report("run", location, run_experiment(experiment, location, options), options)
 
@@ -118,7 +125,11 @@ def resume(
     """
     watcher, stop = watcher or default_watcher(), stop or Stop()
     options = RunOptions(actors, inline, address, fleet, watcher, stop, Stopwatch(started))
-    with existing_location(folder, options.watcher) as (location, only), report_if_stopped(location):
+    with (
+        existing_location(folder, options.watcher) as (location, only),
+        report_if_stopped(location),
+        _counted("resume", location.folder, options),
+    ):
         # Write the report even if nothing was left to do: the page may date from before the run diverged.
         return _with_report("resume", location, resume_experiment(location, options, only), options)
 
@@ -150,12 +161,7 @@ def new_out(config: str | Path | Mapping[str, Any], out: str | Path | None) -> s
 def run_experiment(experiment: Experiment, location: RunLocation, options: RunOptions) -> dict[str, AlgorithmResult]:
     """Run an experiment without its report; return the results by the algorithms' names."""
     experiment, folder = options.placed(experiment), location.folder
-    with (
-        offer_resume(location, options),
-        run_folder(folder, experiment.names),
-        _run_context(folder, experiment),
-        _counted("run", folder, options),
-    ):
+    with offer_resume(location, options), run_folder(folder, experiment.names), _run_context(folder, experiment):
         # From now on the folder has all that `resume` needs.
         write_config(folder / CONFIG, experiment.to_toml())
         return _run_algorithms(experiment, location, options, experiment.names)
@@ -178,11 +184,7 @@ def resume_experiment(
         results = {name: result for name in names if (result := read_result(folder / name, experiment)) is not None}
         left = [name for name in names if name not in results]
         if left:
-            with (
-                offer_resume(location, options),
-                _run_context(folder, experiment),
-                _counted("resume", folder, options),
-            ):
+            with offer_resume(location, options), _run_context(folder, experiment):
                 results |= _run_algorithms(experiment, location, options, left)
         else:
             options.watcher.notice(f"{location.name_of(only)} has ended: nothing is left to do")
@@ -209,16 +211,14 @@ def _with_report(
 
 @contextmanager
 def _counted(command: str, folder: Path, options: RunOptions) -> Iterator[None]:
-    """Write the breakdown of a command that does not come to its report, if `resume` can continue it."""
+    """Write the breakdown of a command that is stopped or fails, if it began an algorithm that `resume` continues."""
     try:
         yield
-    except (InputError, DiskFullError):
-        raise
     except BaseException:
-        if has_begun(folder):
-            earlier = _earlier_commands(folder, options)
-            with suppress(OSError):  # the first error matters, and not the times
-                write_commands(folder, [*earlier, CommandTime(command, options.stopwatch.stop())])
+        stages = options.stopwatch.stop()
+        with suppress(Exception):  # the first error matters, and not the times
+            if any(each.algorithm for each in stages) and has_begun(folder):
+                write_commands(folder, [*read_commands(folder), CommandTime(command, stages)])
         raise
 
 
@@ -260,7 +260,7 @@ def _run_algorithms(
     logged_run = LoggedRun(folder.resolve().name, folder / WATCH, experiment.watch)
     # Before `place` starts Ray's threads, whose locks a process of a logger would keep.
     threads = LoggerThreads(logged_run, loggers, place.loggers, watcher.notice)
-    with threads, pickled_by_value(experiment.own_code), place:
+    with threads, pickled_by_value(experiment.own_code), place, _ended(place, options):
         updates = sum(each.rounds * each.workers.cohort for each in plan.algorithms.values())
         place.fit({name: each.workers for name, each in plan.algorithms.items()}, updates)
         LOG.info("fingerprint %s", place.fingerprint)
@@ -269,13 +269,18 @@ def _run_algorithms(
         check_fingerprint(others, fingerprint)
         run = StartedRun(plan, place, location, options, threads, fingerprint)
         attempts = {name: partial(run_algorithm, run, each) for name, each in plan.algorithms.items()}
-        try:
-            results = {name: repeat_if_damaged(attempt, options.tell) for name, attempt in attempts.items()}
-        finally:
-            if waits := place.ending():
-                watcher.stage(waits)
-        stopwatch.enter("end")
-    return results
+        return {name: repeat_if_damaged(attempt, options.tell) for name, attempt in attempts.items()}
+
+
+@contextmanager
+def _ended(place: ClientActors | InlineWorkplace, options: RunOptions) -> Iterator[None]:
+    """Begin the stage "end" after the context, and say what it waits for."""
+    try:
+        yield
+    finally:
+        options.stopwatch.enter("end")
+        if text := place.ending():
+            options.watcher.stage(text)
 
 
 def _population(experiment: Experiment, folder: Path, options: RunOptions) -> Population:

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from html import escape
 from typing import Any
 
@@ -37,11 +38,16 @@ class NotebookWatcher(Watcher):
         self._stage, self._bar, self._shown = "", "", 0.0
         self._name, self._rounds, self._done, self._updates, self._cohort = "", 0, 0, 0, 1
         self._note, self._began, self._remaining = "", time.monotonic(), Remaining(0)
+        self._beside: Callable[[], str] = str
         self._handle: Any = display(HTML(""), display_id=True)
 
     def stage(self, text: str) -> None:
         self._stage = escape(printable(text))
         self._show(force=True)
+
+    def beside(self, current: Callable[[], str]) -> None:
+        self._beside = current
+        self.stage(current())
 
     def notice(self, text: str) -> None:
         self._lines.append(f"notice: {escape(printable(text))}")
@@ -59,7 +65,7 @@ class NotebookWatcher(Watcher):
     def block(self, block: Block) -> None:
         # Blocks of an evaluation follow the round's client updates and must not move the bar.
         self._updates = min(self._updates + len(block.clients), self._cohort)
-        self._bar = self._progress()
+        self._stage, self._bar = escape(self._beside()), self._progress()
         self._show()
 
     def round(self, round_number: int, metrics: dict[str, float]) -> None:

@@ -59,9 +59,12 @@ class Stopwatch:
 
     @contextmanager
     def divided(self, parts: Callable[[], Mapping[str, float]]) -> Iterator[None]:
-        """Split the current stage at the end of the context, an interrupted one too; see `split`."""
+        """Split the current stage when the context ends; see `split`. After an error the rest is training."""
         try:
             yield
+        except BaseException:
+            self._stage = "training"
+            raise
         finally:
             self.split(parts())
 

@@ -122,7 +122,7 @@ def test_an_actor_that_hangs_is_ended(
     assert len(told) == 1 and re.search(r"died \(no answer within \d+ s\)", told[0])
 
 
-# A process that ends may take the value of the call before with it: a race, which one attempt in four shows.
+# A dying process may lose the value of its previous call. Not every attempt shows this race.
 @pytest.mark.parametrize("attempt", [1, *(pytest.param(number, marks=pytest.mark.slow) for number in range(2, 9))])
 def test_a_client_that_is_poison_is_named(
     actors: ClientActors, population: Population, tmp_path: Path, attempt: int

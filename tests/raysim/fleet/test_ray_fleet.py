@@ -134,7 +134,7 @@ def test_the_store_for_other_nodes_reads_what_it_wrote_and_leaves_the_engines_cl
     written = Packed(np.arange(layout.floats, dtype=layout.floating), np.arange(layout.integers))
     assert away.read(away.append(written)).floats.tolist() == written.floats.tolist()
     assert [path.name for path in (tmp_path / "personal").glob("*") if "mark" not in path.name]
-    # Ray changes the class that it makes an actor of, in this process too.
+    # Ray alters the class of an actor, in this process too.
     assert [str(signature(each)) for each in (PersonalStore.put, PersonalStore.get)] == before
 
 
