@@ -9,6 +9,7 @@ from pathlib import Path
 import jinja2
 import pyarrow as pa
 
+from partitioning import Population
 from partitioning.common.columns import check_text, distinct, is_label, repeated
 from partitioning.common.errors import listing, suggestion
 from partitioning.common.text import printable, word
@@ -131,7 +132,8 @@ def _toml(keys: Mapping[str, object]) -> str:
 def _facts(data: str, label: str | None) -> Facts:
     path = Path(data.removeprefix(FILE).removeprefix(FOLDER)).expanduser()
     if path.is_dir() and (path / MANIFEST).is_file():
-        return Facts({"population": str(path)}, "clients made earlier", "mlp", made=True, test=True)
+        few = Population.open(path).manifest.counts.clients <= FEW_CLIENTS
+        return Facts({"population": str(path)}, "clients made earlier", "mlp", few=few, made=True, test=True)
     if path.is_dir():
         return Facts({"dataset": f"{FOLDER}{path}"}, "images by class", "cnn", sizes=True)
     if path.is_file():
@@ -149,12 +151,14 @@ def _facts(data: str, label: str | None) -> Facts:
     known = DATASETS[name]
     has_images = re.search(r"\dx\d|many sizes", known.description) is not None
     owner = "" if "domain" in known.dividing else next(iter(known.dividing), "")
+    sites = re.search(r"\b(\d+) (hospitals|sites)\b", known.description)
     return Facts(
         {"dataset": data},
         known.description,
         MODELS.get(name, "cnn" if has_images else "mlp"),
         sizes="many sizes" in known.description,
         owner=owner,
+        few=bool(owner and sites and int(sites[1]) <= FEW_CLIENTS),
         test="for test" in known.description,
         text=known.label if known.label == TEXT else "",
         label=known.label != TEXT,

@@ -103,6 +103,12 @@ def test_a_number_of_the_row_owns_no_row(folder: Path) -> None:
     assert tomllib.loads((folder / "p.toml").read_text())["partition"] == {"scheme": "natural", "column": "ward"}
 
 
+@pytest.mark.parametrize(("name", "fraction"), [("heart-disease", 1.0), ("fedprox-mnist", 0.5)])
+def test_a_known_data_set_of_few_hospitals_has_all_of_them_in_each_round(name: str, fraction: float) -> None:
+    raw = tomllib.loads(experiment_for(name, "x.toml"))
+    assert [each["fraction"] for each in raw["algorithm"]] == [fraction, fraction]
+
+
 @pytest.mark.parametrize(("owners", "fraction"), [(10, 1.0), (11, 0.5)])
 def test_few_clients_all_take_part_in_each_round(folder: Path, owners: int, fraction: float) -> None:
     pq.write_table(table(ward=[f"ward {row % owners}" for row in range(120)]), "wards.parquet")
@@ -141,6 +147,7 @@ def test_an_experiment_on_a_population_makes_no_clients(folder: Path) -> None:
     raw = tomllib.loads(experiment_for("made", "x.toml"))
     assert raw["data"] == {"population": "made"} and "partition" not in raw
     assert Experiment.of(raw).partition is None
+    assert [each["fraction"] for each in raw["algorithm"]] == [1.0, 1.0]
 
 
 def test_names_of_the_users_stay_text_in_the_file(folder: Path) -> None:
