@@ -1,5 +1,6 @@
 """A population's images, decoded, converted and resized once into a cached copy of the population."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from math import prod
@@ -20,6 +21,9 @@ from raysim.data.features import ArrayColumn, Features, ImageColumn, NumberColum
 from raysim.data.images import ImageFormat, Pixels, encoded, is_image, opened, pixels, with_places
 from raysim.data.masks import LARGEST_CLASS, MaskColumn, masks_of, resized
 from raysim.data.tensors import naming_samples
+
+DECODED = "decoded"
+"""Folder of raysim's cache with populations whose columns were changed."""
 
 VERSION = 1
 """Part of a cached folder's name; raise it if the same images would decode to other pixels."""
@@ -75,9 +79,9 @@ def decode_population(
             batch = batch.set_column(batch.schema.get_field_index(field.name), field, column)
         return batch
 
-    folder = (cache or default_cache() / "decoded") / f"{population.digest}-{VERSION}{picture}"
+    folder = (cache or default_cache() / DECODED) / f"{population.digest}-{VERSION}{picture}"
     try:
-        return rewritten(population, folder, convert, "decode its images", progress)
+        return rewritten(population, folder, convert, progress)
     except MemoryError as error:
         raise InputError(
             f"data.image_size = {picture.size}: all pictures of a client must fit the memory ({error}); set a "
@@ -89,7 +93,6 @@ def rewritten(
     population: Population,
     folder: Path,
     convert: Callable[[pa.RecordBatch, str], pa.RecordBatch],
-    again: str,
     progress: Progress | None = None,
 ) -> Path:
     """Return a cached folder of the same population with other columns; make it if it is missing.
@@ -98,7 +101,6 @@ def rewritten(
         population: population to read.
         folder: folder in the cache, whose name says what it holds.
         convert: see `partitioning.rewrite`.
-        again: purpose of removing the folder, for an error message.
         progress: called with the number of written clients and the number of clients.
 
     Raises:
@@ -111,11 +113,14 @@ def rewritten(
             # Another process may have been faster; its result is the same.
             if not (folder / MANIFEST).is_file():
                 raise
-    try:
-        Population.open(folder)
-    except InputError as error:
-        raise InputError(f"{error}; or remove {folder} to {again} again") from None
+    Population.open(folder)
     return folder
+
+
+def hint(message: str) -> str:
+    """Return the remedy if an error's message names a file in a cached folder of `rewritten`; "" if it does not."""
+    found = re.search(rf"{re.escape(str(default_cache() / DECODED))}/[^/]+", message)
+    return f"; or remove {found[0]}, and raysim makes it again" if found else ""
 
 
 def _image_steps(population: Population, form: Features, picture: ImageFormat) -> list[ColumnMaker]:

@@ -24,6 +24,7 @@ from raysim.common.names import CONFIG, REPORT, SUMMARY
 from raysim.common.surface import call
 from raysim.config import own
 from raysim.config.experiment import Experiment
+from raysim.data.decoding import hint
 from raysim.simulation.options import RunOptions
 from raysim.store.location import RunLocation
 from raysim.store.run_folder import has_begun, has_checkpoint
@@ -50,7 +51,9 @@ def offer_resume(location: RunLocation, options: RunOptions) -> Iterator[None]:
     except KeyboardInterrupt as error:
         what = str(error) or "interrupted"
         raise StoppedError(what, *([remedy] if has_begun(folder) else [])) from None
-    except InputError:
+    except InputError as error:
+        if remedy := hint(str(error)):
+            raise InputError(f"{error}{remedy}") from None
         raise
     except DivergedError as error:
         from raysim.report.page import write_report  # late, because matplotlib takes a second to import

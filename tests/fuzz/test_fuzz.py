@@ -81,16 +81,19 @@ def test_populations(populations: Populations, times: int) -> None:
     hold("populations", 4 * times, wrong)
 
 
+@pytest.mark.parametrize("file", ["clients.parquet", "shard-00000.arrow"], ids=["when opened", "when read"])
 def test_a_cache_that_is_damaged_says_that_it_can_go(
-    populations: Populations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    populations: Populations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
     sound = next(sound for sound in populations.sounds if sound.name == "images")
     config = {**EXPERIMENT, "data": {"population": str(sound.folder)}}
     monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
     shutil.copytree(populations.root / "cache", tmp_path / "cache")
     (decoded,) = (tmp_path / "cache" / "decoded").iterdir()
-    (decoded / "clients.parquet").unlink()
-    with pytest.raises(InputError, match=f"or remove {decoded} to decode its images again"):
+    damaged = bytearray((decoded / file).read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (decoded / file).write_bytes(damaged)
+    with pytest.raises(InputError, match=f"or remove {decoded}, and raysim makes it again"):
         quick_run(config, tmp_path / "run", inline=True)
     shutil.rmtree(decoded)
     quick_run(config, tmp_path / "run", inline=True)
