@@ -209,6 +209,8 @@ def _check_files(manifest: Manifest) -> None:
     for stored in manifest.arrow_files:
         if not stored.start <= stored.end <= stored.bytes:
             raise ValueError(f"the byte range of {stored.name} is wrong")
+    if len({test.name for test in manifest.tests}) < len(manifest.tests):
+        raise ValueError("two test sets have one name")
     for test in manifest.tests:
         stored = test.file
         if any(part.offset < stored.start or part.offset + part.length > stored.end for part in test.slices):
