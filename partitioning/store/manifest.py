@@ -127,7 +127,7 @@ class Manifest:
             record = json.loads(content)
             _check_format(record, name)
             manifest: Manifest = _validator().validate_json(content, strict=True)
-            _check_values(manifest)
+            _check_values(manifest, name)
         except InputError:
             raise
         except RecursionError:
@@ -180,7 +180,7 @@ def _check_format(record: object, name: str) -> None:
         raise InputError(f"{name} has version {version} and this package reads version {VERSION}: {remedy}")
 
 
-def _check_values(manifest: Manifest) -> None:
+def _check_values(manifest: Manifest, where: str) -> None:
     # Checks that types cannot express.
     if not manifest.classes or len({type(label) for label in manifest.classes}) > 1:
         raise ValueError("there are no classes, or they are of several types")
@@ -193,7 +193,7 @@ def _check_values(manifest: Manifest) -> None:
             raise ValueError(f"{name!r}, which divides the rows, is no column")
     if any((feature.categories is None) == (feature.edges is None) for feature in manifest.features):
         raise ValueError("a feature has not either categories or edges")
-    check_rows("the population", max(manifest.counts.clients, manifest.counts.samples))
+    check_rows(f"{where}: the population", max(manifest.counts.clients, manifest.counts.samples))
     sections = [section for test in manifest.tests for section in test.slices]
     for record in (manifest.splits, manifest.counts, *manifest.files, *sections):
         for name, value in vars(record).items():

@@ -134,6 +134,7 @@ def test_wrong_class_counts_are_found_by_verify(folder):
         (lambda m: m["splits"].pop("folds"), "lacks 'splits.folds'"),
         (lambda m: m.update(shards=[]), "not in the manifest"),
         (lambda m: m["counts"].update(samples=7), "unlike manifest.json"),
+        (lambda m: m["counts"].update(clients=2**63), r"manifest\.json: the population has .* rows: at most MAX_ROWS"),
         (lambda m: m["columns"][0].update(type="int8"), "columns are not those"),
         (lambda m: m.update(classes=["ant"]), "does not count 1 classes"),
         (lambda m: m.update(counts=[]), "no population manifest"),
