@@ -66,7 +66,7 @@ class ClientActors:
 
     def __exit__(self, *_: object) -> None:
         if not self.pool.arrived:
-            LOG.info("no actor was ready before the end: this process ran all client updates")
+            LOG.info("no actor was ready before the end")
         if not self._lent:
             self.pool.end()
 

@@ -55,10 +55,10 @@ class ActorPool:
         self.demand, self.timeouts = demand, timeouts
         self.device = "cuda" if demand.each.gpus else "cpu"
         self.driver_may_help = self._is_here and self.device == "cpu" and not (demand.pinned or demand.each.labels)
-        """Whether the driver computes the same bytes as the actors: on the same machine, and on CPUs."""
+        """Whether the driver may run blocks: on this machine's CPUs, unless actors are bound to sites or labels."""
         self.starts_late = self.driver_may_help and demand.number is None
         """Whether Ray waits until the run proves long."""
-        self._outlook: Outlook | None = None
+        self._outlook: Outlook | None = None  # Ray's thread reads it in one step: the main thread may clear it
         self.meter = PrometheusLogger()
         self.arrived = False
         """Whether an actor has ever been ready."""
@@ -67,7 +67,7 @@ class ActorPool:
         self._notice = ""
         self._cores = demand.number or max(1, (os.cpu_count() or 1) // demand.each.cpus)
         """Number of actors whose CPUs a Ray of our own has."""
-        calls = self._serving, self.stand_in, self.meter.publish, lambda: not self._outlook or self._outlook.is_long
+        calls = self._serving, self.stand_in, self.meter.publish, lambda: not (o := self._outlook) or o.is_long
         self._ray = RayThread(self._cores * demand.each.cpus, address, timeouts, *calls)
         self.sites: list[int | None] = []
         """Site whose clients each actor may have, once the actors exist; None for all clients."""

@@ -333,7 +333,7 @@ class RayFleet:
         actor = self._crew.ready[number]
         calls = [self._running.pop(awaited) for awaited in actor.calls]
         # An actor runs its calls in order, but a sudden death can also lose the value of the call before the one that
-        # killed it. From here on actors hold one call each, so the next death is certain.
+        # killed it. From here on actors hold one call each, so that the next death names its block.
         if calls and calls[0].map in self._maps:
             calls[0].map.deaths.update(calls[0].task.node.blocks)
             if calls[0].deaths > self._pool.timeouts.retries:

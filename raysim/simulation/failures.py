@@ -24,7 +24,7 @@ from raysim.common.names import CONFIG, REPORT, SUMMARY
 from raysim.common.surface import call
 from raysim.config import own
 from raysim.config.experiment import Experiment
-from raysim.data.decoding import hint
+from raysim.data.decoding import cache_remedy
 from raysim.simulation.options import RunOptions
 from raysim.store.location import RunLocation
 from raysim.store.run_folder import has_begun, has_checkpoint
@@ -52,8 +52,8 @@ def offer_resume(location: RunLocation, options: RunOptions) -> Iterator[None]:
         what = str(error) or "interrupted"
         raise StoppedError(what, *([remedy] if has_begun(folder) else [])) from None
     except InputError as error:
-        if remedy := hint(str(error)):
-            raise InputError(f"{error}{remedy}") from None
+        if also := cache_remedy(str(error)):
+            raise InputError(f"{error}{also}") from None
         raise
     except DivergedError as error:
         from raysim.report.page import write_report  # late, because matplotlib takes a second to import

@@ -70,12 +70,6 @@ def test_a_stopped_command_has_its_times_too(tmp_path: Path) -> None:
     assert ("training", "fedavg") in stages and stages[-1] == ("end", "")
 
 
-def test_a_command_that_is_refused_leaves_no_times(tmp_path: Path) -> None:
-    with pytest.raises(InputError):
-        raysim.run({**EXPERIMENT, "model": {"name": "cnn"}, "data": {"dataset": "absent"}}, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_resume_is_a_command_of_its_own(run: raysim.Run) -> None:
     (first,) = read_commands(run.folder)
     raysim.resume(run.folder, inline=True)

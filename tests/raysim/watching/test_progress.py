@@ -71,7 +71,7 @@ def test_lines_say_when_what_is_beside_the_rounds_changes() -> None:
     console = Console(file=io.StringIO())
     watcher, beside = LineWatcher(console), ["Ray starts if this takes long"]
     watcher.beside(lambda: beside[-1])
-    for text in ("", "starting Ray", "starting Ray", ""):
-        beside.append(text or beside[-1])
+    for text in (beside[0], "starting Ray", "starting Ray", ""):
+        beside.append(text)
         watcher.block(Block(0, (1, 2), 2))
     assert console.file.getvalue().splitlines() == ["Ray starts if this takes long", "starting Ray"]
