@@ -74,5 +74,5 @@ def test_all_parts_in_one_command(tmp_path: Path) -> None:
 
 def test_an_unknown_part_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["gpu", "--parts", "executions,nothing", "--out", str(tmp_path)])
-    with pytest.raises(SystemExit, match=r"^--parts = executions,nothing: must name executions, bytes, "):
+    with pytest.raises(SystemExit, match=r"^--parts = executions,nothing: must name rounds, executions, bytes, "):
         main()

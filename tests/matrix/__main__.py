@@ -15,23 +15,28 @@ import raysim
 from tests.matrix.configurations import CONFIGURATIONS
 from tests.matrix.executions import differing, fleets, run_as
 
+PART = 0.25
+"""Part of a GPU of each actor: one and two of them run at once."""
+
 
 @click.command()
 @click.argument("names", nargs=-1)
 @click.option("--inline", is_flag=True, help="Run in this process alone, without Ray.")
+@click.option("--gpu", is_flag=True, help="Run on one and on two actors that share a GPU, and in no other way.")
 @click.option("--write", type=click.Path(path_type=Path), help="Write the digests to this file.")
 @click.option("--against", type=click.Path(path_type=Path, exists=True), help="Compare with the digests of this file.")
-def main(names: tuple[str, ...], inline: bool, write: Path | None, against: Path | None) -> None:
+def main(names: tuple[str, ...], inline: bool, gpu: bool, write: Path | None, against: Path | None) -> None:
     """Run all configurations, or those of the given names; the exit status says whether all digests are equal."""
     console, frozen = Console(), json.loads(against.read_text()) if against else {}
     chosen = names or tuple(CONFIGURATIONS)
     found: dict[str, dict[str, dict[str, str]]] = {name: {} for name in chosen}
-    with nullcontext(dict[str, raysim.Actors]()) if inline else fleets() as actors:
-        for way in ("inline", "stopped", "killed", *actors):
+    gpus = PART if gpu else 0
+    with nullcontext(dict[str, raysim.Actors]()) if inline else fleets(gpus) as actors:
+        for way in (*(() if gpu else ("inline", "stopped", "killed")), *actors):
             for name in track(chosen, way, console=console):
                 with TemporaryDirectory() as folder:
                     try:
-                        found[name][way] = run_as(way, name, Path(folder, "run"), actors.get(way))
+                        found[name][way] = run_as(way, name, Path(folder, "run"), actors.get(way), gpus)
                     except Exception as error:  # the others are run all the same
                         found[name][way] = {"error": f"{type(error).__name__}: {error}"}
                         console.print(f"{name}, {way}: {error}", highlight=False)
@@ -41,7 +46,7 @@ def main(names: tuple[str, ...], inline: bool, write: Path | None, against: Path
     compared = sum(len(parts) for each in found.values() for parts in each.values())
     console.print(f"{len(chosen)} configurations, {compared} comparisons, {len(wrong)} configurations differ")
     if write:
-        write.write_text(json.dumps({name: each["inline"] for name, each in found.items()}, indent=1))
+        write.write_text(json.dumps({name: next(iter(each.values())) for name, each in found.items()}, indent=1))
     raise SystemExit(bool(wrong) or any("error" in parts for each in found.values() for parts in each.values()))
 
 

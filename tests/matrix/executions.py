@@ -86,17 +86,17 @@ class Resumed(Watcher):
 
 
 @contextmanager
-def fleets() -> Iterator[dict[str, raysim.Actors]]:
-    """Run a Ray whose one and two actors have started, by the way of running on them."""
+def fleets(gpus: float = 0) -> Iterator[dict[str, raysim.Actors]]:
+    """Run a Ray whose one and two actors have started, each with this part of a GPU, by the way of running on them."""
     with running(3, None), raysim.Actors(1) as one, raysim.Actors(2) as two:
         found = {"one actor": one, "two actors": two}
         for actors in found.values():
-            with actors.place(FleetTable()) as place:
+            with actors.place(FleetTable(gpus_per_actor=gpus)) as place:
                 await_actors(place.pool)
         yield found
 
 
-def run_as(way: str, name: str, folder: Path, fleet: raysim.Actors | None = None) -> dict[str, str]:
+def run_as(way: str, name: str, folder: Path, fleet: raysim.Actors | None = None, gpus: float = 0) -> dict[str, str]:
     """Run a configuration without its report; return its digests.
 
     Args:
@@ -105,19 +105,23 @@ def run_as(way: str, name: str, folder: Path, fleet: raysim.Actors | None = None
         name: of the configuration.
         folder: new folder of the run.
         fleet: the actors, of one of `fleets`.
+        gpus: part of a GPU that each of them has.
     """
     if way == "stopped":
         return _run_stopped(CONFIGURATIONS[name], folder, name in ENDED_BY_ERROR)
     if way == "killed":
         return _run_killed(name, folder)
     options = RunOptions(inline=fleet is None, fleet=fleet)
-    run_experiment(read_experiment(CONFIGURATIONS[name]), RunLocation(folder, str(folder)), options)
+    config = CONFIGURATIONS[name]
+    if gpus:
+        config = {**config, "fleet": {**config.get("fleet", {}), "gpus_per_actor": gpus}}
+    run_experiment(read_experiment(config), RunLocation(folder, str(folder)), options)
     return digests(folder)
 
 
 def differing(digests: Mapping[str, Mapping[str, str]], frozen: Mapping[str, str] = {}) -> list[str]:
     """Return what differs between the ways to run a configuration, or from the frozen digests of it."""
-    expected = frozen or digests["inline"]
+    expected = frozen or next(iter(digests.values()))
     return [
         f"{way}: {part}"
         for way, found in digests.items()

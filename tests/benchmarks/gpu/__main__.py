@@ -5,6 +5,7 @@
 
 The parts, in their order:
 
+- rounds: loads A, B and C and networks with batch norm, beside a plain loop
 - executions: the perceptron by every execution, on one actor
 - bytes: equal files on one actor, on two that share the GPU, and again
 - models: one round of every model under deterministic kernels
@@ -36,11 +37,12 @@ from pathlib import Path
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import raysim  # noqa: F401  before ray: it switches off Ray's hook for `uv run`
-from tests.benchmarks.gpu import executions, memory, profile, whole
+from tests.benchmarks.gpu import executions, memory, profile, rounds, whole
 from tests.benchmarks.gpu.setting import Add, Setting
 from tests.benchmarks.gpu.table import Table
 
 PARTS: Mapping[str, Callable[[Setting, Add], None]] = {
+    "rounds": rounds.rounds,
     "executions": executions.executions,
     "bytes": whole.equal_bytes,
     "models": executions.models,

@@ -60,8 +60,21 @@ def executions(setting: Setting, add: Add) -> None:
 
 def stacked(setting: Setting, add: Add) -> None:
     """Train networks with batch norm stacked and one by one: FedBN's digits, and ResNet-20."""
+    for name, load in networks(setting).items():
+        path, first = setting.population(name, load), {}
+        for execution in ("sequential", "vectorised"):
+            algorithm = fedbn(Participation(cohort=load.cohort), local_of(load, execution))
+            attempt(
+                add,
+                f"{name}, FedBN, {execution}",
+                partial(_compared, path, load, setting.device, model_of(name, load), algorithm, setting.few, first),
+            )
+
+
+def networks(setting: Setting) -> dict[str, Load]:
+    """Return loads of networks with batch norm."""
     small = setting.small
-    nets = {
+    return {
         "digit_cnn": Load(
             "digit_cnn",
             DIGITS,
@@ -80,15 +93,6 @@ def stacked(setting: Setting, add: Add) -> None:
             batch=4 if small else 20,
         ),
     }
-    for name, load in nets.items():
-        path, first = setting.population(name, load), {}
-        for execution in ("sequential", "vectorised"):
-            algorithm = fedbn(Participation(cohort=load.cohort), local_of(load, execution))
-            attempt(
-                add,
-                f"{name}, FedBN, {execution}",
-                partial(_compared, path, load, setting.device, model_of(name, load), algorithm, setting.few, first),
-            )
 
 
 def models(setting: Setting, add: Add) -> None:

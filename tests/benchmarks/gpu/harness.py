@@ -70,6 +70,7 @@ def fleet_of(plan: WorkerPlan) -> Iterator[InlineFleet]:
 def measured(plan: WorkerPlan, rounds: int) -> Rounds:
     """Run rounds in this process."""
     if plan.device == "cuda":
+        torch.cuda.init()  # else there are no statistics to reset
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     with fleet_of(plan) as fleet:

@@ -63,9 +63,8 @@ def peers(setting: Setting, add: Add) -> None:
         add("all", error="left out: the peers' scripts take whole loads only")
         return
     np.savez(data, **images(load))
-    for processes in setting.sharers:
-        more = ["--processes", str(processes)]
-        attempt(add, f"pfl, {processes} processes", partial(_peer, setting, "pfl", "pfl", "pfl_.py", data, more))
+    # Each further process of pfl needs a GPU of its own.
+    attempt(add, "pfl, 1 process", partial(_peer, setting, "pfl", "pfl", "pfl_.py", data, ["--processes", "1"]))
     for workers in setting.sharers:
         more = ["--workers", str(workers)]
         attempt(add, f"Flower, {workers} workers", partial(_peer, setting, "flower", "flwr", "flower.py", data, more))

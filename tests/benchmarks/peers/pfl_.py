@@ -3,9 +3,10 @@
     python pfl_.py --data a.npz --load A --rounds 5 --warm 2 [--processes N] [--threads N]
 
 One process for the perceptrons, and two for the convolutional network, joined by torch.distributed (gloo): pfl's own
-distributed mode, under PyTorch's launcher. One thread in each: with batches of ten a second one slows the perceptrons
-down, though a single process gains by it on the convolutions. All data are tensors in memory, and the model is pfl's
-resident one. pfl leaves the order of samples to the data set, so a visit's is shuffled where its data set is made.
+distributed mode, under PyTorch's launcher. On a GPU it is one for all loads: each further process needs a GPU of its
+own. One thread in each: with batches of ten a second one slows the perceptrons down, though a single process gains by
+it on the convolutions. All data are tensors in memory, and the model is pfl's resident one. pfl leaves the order of
+samples to the data set, so a visit's is shuffled where its data set is made.
 
 The file's name ends in _ because a script's folder comes first on the path: pfl.py would be imported instead of pfl.
 """
@@ -68,6 +69,8 @@ class Stamps(TrainingProcessCallback):
         return Metrics()
 
     def after_central_iteration(self, *_, **__) -> tuple[bool, Metrics]:
+        if DEVICE == "cuda":
+            torch.cuda.synchronize()  # a merge is done when the GPU is, and nothing before this waits for it
         self.seen.append(time.perf_counter())
         return False, Metrics()
 
@@ -132,10 +135,10 @@ def launch(processes: int) -> int:
 def main() -> None:
     """Train, in this process or as one of several, and print the line."""
     asks = parser(__doc__)
-    asks.add_argument("--processes", type=int, help="default: 2 for load C, else 1")
+    asks.add_argument("--processes", type=int, help="default: 2 for load C on the CPU, else 1")
     asks.add_argument("--threads", type=int, default=1, help="PyTorch's threads in each process")
     arguments = asks.parse_args()
-    processes = arguments.processes or (2 if arguments.load == "C" else 1)
+    processes = arguments.processes or (2 if arguments.load == "C" and DEVICE == "cpu" else 1)
     if processes > 1 and "TORCHELASTIC_RUN_ID" not in os.environ:
         raise SystemExit(launch(processes))
     torch.set_num_threads(arguments.threads)
