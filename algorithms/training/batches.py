@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -16,6 +17,8 @@ from algorithms.training.work import StackedBatch, Work
 GATHER_BYTES = 2**19
 """Bytes of samples gathered at once, in the order of their use: the copy stays in the processor's cache."""
 
+GPU_GATHER_BYTES = 2**26
+"""Bytes of samples gathered at once on a GPU, where each gather costs a kernel."""
 
 SPARSE = 2
 """A client update that uses at most 1 / `SPARSE` of its samples gathers them first."""
@@ -34,12 +37,13 @@ def stacked_batches(works: Sequence[Work]) -> Iterator[StackedBatch]:
     x, y = (each[0] if len(works) == 1 else torch.cat(each) for each in zip(*((w.x, w.y) for w in works), strict=True))
     index, augment = torch.from_numpy(rows).to(x.device), works[0].augment
     draws, start = None if augment is None else _draws(works), 0
-    for steps in _groups(planned, GATHER_BYTES // max(1, x[0].nbytes)):
+    repeats = Counter(map(_key, planned))
+    for steps in _groups(planned, (GPU_GATHER_BYTES if x.is_cuda else GATHER_BYTES) // max(1, x[0].nbytes)):
         used = slice(start, start + sum(map(_rows, steps)))
         gathered = x.index_select(0, index[used]), y.index_select(0, index[used])
         if augment is not None and draws is not None:
             gathered = _changed(augment.change, *gathered, draws[used])
-        yield from _cut(steps, *gathered)
+        yield from _cut(steps, *gathered, repeats)
         start = used.stop
 
 
@@ -50,6 +54,10 @@ Planned = tuple[slice, int]
 def _length(lanes: slice) -> int:
     length: int = lanes.stop - lanes.start
     return length
+
+
+def _key(planned: Planned) -> tuple[int, int, int]:
+    return planned[0].start, planned[0].stop, planned[1]
 
 
 def _rows(planned: Planned) -> int:
@@ -67,14 +75,16 @@ def _groups(planned: Sequence[Planned], most: int) -> Iterator[Sequence[Planned]
     yield planned[first:]
 
 
-def _cut(steps: Sequence[Planned], x: torch.Tensor, y: torch.Tensor) -> Iterator[StackedBatch]:
+def _cut(
+    steps: Sequence[Planned], x: torch.Tensor, y: torch.Tensor, repeats: Counter[tuple[int, int, int]]
+) -> Iterator[StackedBatch]:
     """Yield the batches of some steps from their samples, end to end."""
     start = 0
     for lanes, size in steps:
         count, end = _length(lanes), start + _rows((lanes, size))
         # The shape of a sample may differ from the data's after a crop.
         step_x, step_y = (each[start:end].view(count, size, *each.shape[1:]) for each in (x, y))
-        yield StackedBatch(lanes, size, step_x, step_y)
+        yield StackedBatch(lanes, size, step_x, step_y, repeats[_key((lanes, size))])
         start = end
 
 

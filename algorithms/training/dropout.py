@@ -102,19 +102,20 @@ class Masks:
 
     def draw(self, works: Sequence[Work], rows: int) -> dict[str, torch.Tensor]:
         """Draw the next step's masks of k client updates, [k, rows, *shape] for each layer, by the buffer's name."""
-        drawn: dict[str, list[torch.Tensor]] = {f"{name}.mask": [] for name in self.layers}
-        for work in works if self.layers else ():
+        masks = {name: works[0].x.new_empty(len(works), rows, *self._shapes[name]) for name in self.layers}
+        for lane, work in enumerate(works if masks else ()):
             width: int | None = None
             for name, layer in self.layers.items():
-                mask = torch.empty(rows, *self._shapes[name], dtype=work.x.dtype, device=work.x.device)
                 if isinstance(layer, OrderedDropout):
                     width = _drawn(len(layer.kept), work) if width is None else width
-                    mask.fill_(1)[:, layer.kept[width] :] = 0
+                    masks[name][lane].fill_(1)[:, layer.kept[width] :] = 0
                 else:
                     # On a CPU `bernoulli_` takes more than twice as long.
-                    mask.uniform_(generator=work.masks).lt_(1 - layer.p).div_((1 - layer.p) or 1)
-                drawn[f"{name}.mask"].append(mask)
-        return {name: torch.stack(masks) for name, masks in drawn.items()}
+                    masks[name][lane].uniform_(generator=work.masks)
+        for name, layer in self.layers.items():
+            if not isinstance(layer, OrderedDropout):
+                masks[name].lt_(1 - layer.p).div_((1 - layer.p) or 1)
+        return {f"{name}.mask": stack for name, stack in masks.items()}
 
 
 def _drawn(count: int, work: Work) -> int:

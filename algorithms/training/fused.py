@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from algorithms.training.batches import stacked_batches
 from algorithms.training.folding import FixedEntry, Folded, FoldedEntry, folded_arithmetic, has_hooks, leaves
 from algorithms.training.local import Local
 from algorithms.training.losses import mean_losses
+from algorithms.training.replay import Replays
 from algorithms.training.resident import Resident
 from algorithms.training.steps import LocalSteps, Stacks
 from algorithms.training.work import StackedBatch, Trainer, Work
@@ -85,12 +87,15 @@ class Fused(Trainer):
         super().__init__(resident)
         self._layers = layers
         self._inputs = resident.sample.numel()
-        self._constants: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self._classes = torch.arange(resident.parameters[layers[-1][0]].shape[0], device=resident.device)
+        self._constants: dict[tuple[int, int], Tensor] = {}
+        self._replays = Replays(resident)
 
     @torch.no_grad()
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one client update in each lane; see `Trainer`."""
-        steps = LocalSteps(local.arithmetic, self._resident.trained(local), self._resident.slots, lr)
+        trained, reused = self._resident.trained(local), self._replays.slots(local)
+        steps = LocalSteps(local.arithmetic, trained, self._resident.slots, lr, reused=reused)
         folded = folded_arithmetic(steps)
         stacks = {entry.name: stack for entry, stack in self._resident.stacks.items()}
         bound: dict[tuple[int, int], list[BoundLayer]] = {}
@@ -101,39 +106,39 @@ class Fused(Trainer):
             if key not in bound:
                 bound[key] = [_bound(layer, steps, folded, batch.lanes, stacks) for layer in self._layers]
             taken.append(batch)
-            logits.append(self._step(bound[key], batch))
+            step = partial(self._step, bound[key], batch.count, batch.size)
+            logits.append(self._replays(steps, local, step, (batch.x, batch.y), batch))
         steps.finish(local.method.finish, [len(work.batches) for work in works])
         return losses_by_lane(taken, logits, len(works))
 
-    def _step(self, layers: Sequence[BoundLayer], batch: StackedBatch) -> Tensor:
-        """Train on one batch a lane; return the logits, [k n, classes]."""
-        k, n = batch.count, batch.size
+    def _step(self, layers: Sequence[BoundLayer], k: int, n: int, x: Tensor, y: Tensor) -> Tensor:
+        """Train on one batch a lane, of k lanes and n samples; return the logits, [k n, classes]."""
         lead = () if k == 1 else (k,)
-        ones, minus = self._ones(k, n)
+        ones = self._ones(k, n)
         product, plus, into = MATRICES if k == 1 else STACKS
-        values = [batch.x.view(*lead, n, self._inputs)]
+        values = [x.view(*lead, n, self._inputs)]
         for weight, bias, (activate, _) in layers:
-            x = values[-1]
-            z = product(x, weight.transposed) if bias is None else plus(bias.w, x, weight.transposed)
+            a = values[-1]
+            z = product(a, weight.transposed) if bias is None else plus(bias.w, a, weight.transposed)
             values.append(activate(z))
         logits = values.pop()
-        delta = logits.softmax(-1).scatter_add_(-1, batch.y.view(*lead, n, 1), minus)
+        # No scatter: on a GPU a deterministic one takes more than ten kernels.
+        delta = logits.softmax(-1).sub_((y.view(*lead, n, 1) == self._classes).to(logits))
         for i in range(len(layers) - 1, -1, -1):
-            (weight, bias, _), x, above = layers[i], values[i], delta
+            (weight, bias, _), a, above = layers[i], values[i], delta
             if i:
                 # Read the weights of the forward pass before they change.
-                delta = layers[i - 1][2][1](product(above, weight.w), x)
-            weight.fold(into, above.mT, x, n)
+                delta = layers[i - 1][2][1](product(above, weight.w), a)
+            weight.fold(into, above.mT, a, n)
             if bias is not None:
                 bias.fold(into, ones, above, n)
         return logits.view(-1, logits.shape[-1])
 
-    def _ones(self, k: int, n: int) -> tuple[Tensor, Tensor]:
-        """Return a row of 1, which sums a batch, and a column of -1, added to the true classes' probabilities."""
+    def _ones(self, k: int, n: int) -> Tensor:
+        """Return a row of 1, which sums a batch."""
         if (k, n) not in self._constants:
-            lead = () if k == 1 else (k,)
             one = torch.ones((), dtype=self._resident.floating, device=self._resident.device)
-            self._constants[k, n] = one.expand(*lead, 1, n), (-one).expand(*lead, n, 1)
+            self._constants[k, n] = one.expand(*(() if k == 1 else (k,)), 1, n)
         return self._constants[k, n]
 
 

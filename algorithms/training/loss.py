@@ -191,7 +191,7 @@ class BinaryCrossEntropy(_NumberLoss):
     def _each(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         from torch.nn import functional
 
-        weight = None if self.positive_weight == 1 else outputs.new_tensor(self.positive_weight)
+        weight = None if self.positive_weight == 1 else outputs.new_full((), self.positive_weight)
         return functional.binary_cross_entropy_with_logits(outputs, y, reduction="none", pos_weight=weight)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from algorithms.core.entries import Kind
@@ -171,7 +172,9 @@ def _entries(resident: Resident, lane: int) -> dict[str, torch.Tensor]:
 def _mean_square(finished: FinishedUpdate, batches: Sequence[NDArray[np.int64]]) -> float:
     """Return the mean over batches of the loss's squared gradient norm, at the entries of the lane."""
     resident = finished.worker.resident
-    resident.module.eval()
+    for layer in resident.module.eval().modules():
+        if isinstance(layer, nn.RNNBase) and not layer.dropout:
+            layer.train()  # the same values, and on a GPU cuDNN has no gradient of them in evaluation
     entries = _entries(resident, finished.lane)
     trained = {name: entries.pop(name) for name in resident.trained(finished.local)}
 

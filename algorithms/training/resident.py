@@ -15,6 +15,7 @@ from algorithms.core.entries import SECOND_MODEL, Entry, Kind, entries_of
 from algorithms.core.finite import first_nonfinite
 from algorithms.core.layout import Packed
 from algorithms.core.layouts import Layouts
+from algorithms.core.sums import Sum
 from algorithms.training.local import Local
 
 
@@ -94,6 +95,9 @@ class Resident:
 
     def load_stack(self, shared: Sequence[Packed], personal: Sequence[Packed]) -> None:
         """Load the first lanes, one for each model; a model that many lanes receive is copied to the device once."""
+        if not self._host:
+            self._load_on_device(shared, personal)
+            return
         self.load(shared[0], personal[0])
         equal = [0]
         for lane in range(1, len(shared)):
@@ -102,8 +106,21 @@ class Resident:
             else:
                 self.load(shared[lane], personal[lane], lane)
         lanes: Any = slice(1, len(shared)) if len(equal) == len(shared) else equal[1:]
-        for rows in self._host.values() or (self._floats, self._integers):
-            rows[lanes] = rows[0].copy() if isinstance(rows, np.ndarray) else rows[0].clone()
+        for rows in self._host.values():
+            rows[lanes] = rows[0].copy()
+
+    def _load_on_device(self, shared: Sequence[Packed], personal: Sequence[Packed]) -> None:
+        """Load the first lanes by one copy of all models, or of the one that all lanes receive, and of all entries."""
+        one, layout = all(model is shared[0] for model in shared), self.layouts.shared
+        for own, middle, name in (
+            (self._floats, layout.floats, "floats"),
+            (self._integers, layout.integers, "integers"),
+        ):
+            parts = ([shared[0]] if one else shared, slice(middle)), (personal, slice(middle, None))
+            for models, place in parts:
+                # A stack is a copy: torch refuses read-only views on shared memory.
+                rows = np.stack([getattr(model, name) for model in models])
+                own[: len(shared), place] = torch.from_numpy(rows).to(self.device)
 
     @torch.no_grad()
     def swap(self, lanes: int) -> None:
@@ -125,10 +142,31 @@ class Resident:
         layout = self.layouts.shared
         return self._values(lane, slice(layout.floats, None), slice(layout.integers, None))
 
+    def values(self, lanes: slice) -> list[torch.Tensor]:
+        """Return all entries of some lanes, as views."""
+        return [self._floats[lanes], self._integers[lanes]]
+
     def sums(self, lanes: int) -> list[float]:
         """Return the sum of the floating entries of each of the first lanes: finite if they are and none overflows."""
         totals: list[float] = self._floats[:lanes].sum(1).tolist()
         return totals
+
+    def add(self, models: Sum, lanes: Sequence[int], weights: Sequence[float]) -> None:
+        """Add the shared entries of some lanes to a weighted sum, in this order; a GPU sums these lanes by itself."""
+        counted = [(lane, weight) for lane, weight in zip(lanes, weights, strict=True) if weight]
+        if self._host or not counted:
+            for lane, weight in counted:
+                models.add(self.shared(lane), weight)
+            return
+        shared = self.layouts.shared
+        # Each product has a kernel of its own: a kernel that also adds it would round once, and a CPU rounds twice.
+        products = (self._floats[lane, : shared.floats].double() * weight for lane, weight in counted)
+        sums, total = next(products), counted[0][1]
+        for product, (_, weight) in zip(products, counted[1:], strict=True):
+            sums += product
+            total += weight
+        integers = self._integers[[lane for lane, _ in counted], : shared.integers].amax(0)
+        models.include(sums.cpu().numpy(), integers.cpu().numpy(), total)
 
     def first_nonfinite(self, lane: int) -> str | None:
         """Name the first entry of a lane that holds NaN or infinity; None if all are finite."""

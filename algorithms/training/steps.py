@@ -15,6 +15,9 @@ Tensors = list[torch.Tensor]
 Stacks = Mapping[str, torch.Tensor]
 """Tensors [lanes, *shape] by the parameters' names."""
 
+SlotMemory = dict[tuple[str, ...], Stacks]
+"""Memory of slots that outlasts a client update, by the names of the slot and its parameters."""
+
 
 @dataclass(frozen=True)
 class MomentumDirection:
@@ -120,6 +123,13 @@ class Arithmetic:
         return plain and not self.substeps and len(self.affine) == len(self.terms)
 
     @property
+    def read(self) -> list[str]:
+        """Slots that terms read, and that momentum needs."""
+        direction = self.direction
+        momentum = ["momentum"] if isinstance(direction, MomentumDirection) and direction.beta else []
+        return [*momentum, *(term.v for term in self.affine if term.v is not None)]
+
+    @property
     def reads_slots(self) -> bool:
         """Whether an affine term reads a slot."""
         return any(term.v not in (None, RECEIVED) for term in self.affine)
@@ -136,6 +146,7 @@ class LocalSteps:
         counters: slots of one number for each lane, [lanes], changed in place.
         tracked: stacks of entries that never train, the model's and the client's second model's.
         apart: parameters whose steps are taken elsewhere, along gradients that never reach this place.
+        reused: memory of the slots that are made here; None for new memory.
     """
 
     def __init__(
@@ -147,11 +158,17 @@ class LocalSteps:
         counters: Stacks = MappingProxyType({}),
         tracked: Sequence[tuple[torch.Tensor, torch.Tensor]] = (),
         apart: Collection[str] = (),
+        reused: SlotMemory | None = None,
     ) -> None:
         self.arithmetic, self.weights, self.lr, self.counters, self.tracked = arithmetic, weights, lr, counters, tracked
-        self.slots = {slot: {name: stacks[name] for name in weights} for slot, stacks in slots.items()}
+        self.reused = reused
+        self.slots: dict[str, Stacks] = {
+            slot: {name: stacks[name] for name in weights} for slot, stacks in slots.items()
+        }
         if arithmetic.keeps_received or any(term.v == RECEIVED for term in arithmetic.affine):
-            self.slots[RECEIVED] = {name: w.detach().clone() for name, w in weights.items()}
+            self._make(RECEIVED, {name: w.detach().clone() for name, w in weights.items()})
+        for slot in () if reused is None else arithmetic.read:
+            self.stacks(slot)
         self._names = [name for name in weights if name not in apart]
         self._counted = counters.get("steps")
         self.counts: dict[int, int] = {} if self._counted is None else dict(enumerate(self._counted.tolist()))
@@ -208,8 +225,14 @@ class LocalSteps:
         if slot is None:
             return self.weights
         if slot not in self.slots:
-            self.slots[slot] = {name: torch.zeros_like(w) for name, w in self.weights.items()}
+            self._make(slot, {name: torch.zeros_like(w) for name, w in self.weights.items()})
         return self.slots[slot]
+
+    def _make(self, slot: str, values: Stacks) -> None:
+        """Make a slot with some first values."""
+        self.slots[slot] = kept = values if self.reused is None else self.reused.setdefault((slot, *values), values)
+        if kept is not values:
+            torch._foreach_copy_(list(kept.values()), list(values.values()))
 
     def view(self, slot: str | None, lanes: slice) -> Tensors:
         """Return some lanes of a slot's stacks, or of the weights for None."""

@@ -61,12 +61,14 @@ class StackedBatch:
         size: n, samples of a batch.
         x: inputs, [k, n, *shape].
         y: labels, [k, n, ...].
+        repeats: number of steps of the stack with these lanes and this size.
     """
 
     lanes: slice
     size: int
     x: torch.Tensor
     y: torch.Tensor
+    repeats: int = 1
 
     @property
     def count(self) -> int:
@@ -149,6 +151,4 @@ class Trainer(ABC):
 
     def add(self, models: Sum, lanes: Sequence[int], weights: NDArray[np.float64]) -> None:
         """Add the shared entries of some lanes to a weighted sum, in this order."""
-        for lane, weight in zip(lanes, weights.tolist(), strict=True):
-            if weight:
-                models.add(self._resident.shared(lane), weight)
+        self._resident.add(models, lanes, weights.tolist())

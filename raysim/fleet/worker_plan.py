@@ -36,6 +36,7 @@ from algorithms import (
     with_format,
 )
 from algorithms import InputError as AlgorithmInputError
+from algorithms.core.chunks import growth_of
 from algorithms.training.forked import forked
 from algorithms.training.loss import LabelKind
 from algorithms.training.own import with_personal
@@ -173,6 +174,9 @@ def _takes_whole(module: nn.Module, sample: torch.Tensor, model: ModelPlan) -> b
     except RuntimeError:  # layers raise it if shapes do not fit
         return False
 
+
+GPU_LANES, GPU_MODEL_BYTES, GPU_OUTPUT_BYTES = 64, 2**30, 2**29
+"""Most clients of a block by default on a GPU, and most bytes of their models and of the outputs of a layer."""
 
 _LEAST_BLOCKS = {"fused": (5, 2), "low-rank": (25, 4)}
 """Least number of clients in a block by execution, and of blocks in a cohort; larger blocks hardly save time."""
@@ -349,15 +353,29 @@ class WorkerPlan:
         """Clients a round."""
         return self.algorithm.schedule.size(len(self.census.clients))
 
+    @cached_property
+    def _gpu_lanes(self) -> int:
+        """Most clients of a block by default on a GPU, by the bytes of their models and of a layer's outputs."""
+        module, local = self.module(), self.algorithm.local
+        largest = int(self.census.samples.max(initial=1))
+        batch = largest if local.batch_size == "full" else min(local.batch_size, largest)
+        sample = torch.zeros(self.model.shape, dtype=_trained(module, self.model).dtype)
+        outputs = batch * growth_of(module, sample) * sample.nbytes
+        return min(GPU_LANES, GPU_MODEL_BYTES // self.layouts.whole.nbytes, int(GPU_OUTPUT_BYTES // outputs))
+
     def block_size(self, cohort: int) -> int:
         """Return the clients a block.
 
         "auto" is ceil(sqrt(cohort / 10)): both the size and the number of blocks grow with the cohort. If client
         updates are fused it is at least 5, because neighbours train together, and at most half the cohort. If they are
         of low rank it is at least 25, because all of a block share each product, and at most a quarter of the cohort.
+
+        On a GPU, which trains a block's clients at once, it is half the cohort, or as many as `_gpu_lanes` allows.
         """
         if isinstance(self.block, int):
             return self.block
+        if self.device != "cpu":
+            return max(1, min(-(-cohort // 2), self._gpu_lanes))
         least, blocks = _LEAST_BLOCKS.get(self.algorithm.local.compute.execution, (1, 1))
         return max(isqrt(max(0, cohort - 1) // 10) + 1, min(least, -(-cohort // blocks)))
 

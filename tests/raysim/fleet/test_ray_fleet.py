@@ -294,6 +294,16 @@ def test_block_sizes_follow_the_cohort_alone(population: Path) -> None:
     assert replace(fused, block=7).block_size(3) == 7
 
 
+def test_blocks_on_a_gpu_are_halves_of_the_cohort_that_fit(population: Path) -> None:
+    def sizes(model: ModelPlan, local: Local = LOCAL) -> list[int]:
+        plan = WorkerPlan(population, model, fedavg(HALF, local), population.parent, device="cuda")
+        return [plan.block_size(m) for m in (1, 2, 3, 9, 100, 1000)]
+
+    assert sizes(ModelPlan("logistic", {}, (1, 8, 8), 10, 0)) == [1, 1, 2, 5, 50, 64]
+    # 42 million values, so 6 models fit 1 GiB.
+    assert sizes(ModelPlan("mlp", {"hidden": [6400, 6400]}, (1, 8, 8), 10, 0)) == [1, 1, 2, 5, 6, 6]
+
+
 def test_array_bytes_looks_inside() -> None:
     packed = Packed(np.zeros(3, np.float32), np.zeros(2, np.int64))
     assert array_bytes({"a": [packed, (1, "x")], "b": None}) == 28

@@ -1,0 +1,155 @@
+"""Replayed steps: the same bytes as steps that are launched kernel by kernel."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms import AffineTerm, Compute, Layout, Local, Method, Resident, Sharing, trainer
+from algorithms.fedprox import Proximal
+from algorithms.training import replay
+from algorithms.training.loss import CrossEntropy
+from algorithms.training.replay import Captured, Replays, Step
+from algorithms.training.terms import pull
+from algorithms.training.work import Trainer, Work
+from tests.kit.stacked import seeded
+
+LOCAL = Local(lr=0.05, batch_size=4)
+LOCALS = {
+    "plain": LOCAL,
+    "momentum": replace(LOCAL, momentum=0.9),
+    "nesterov": replace(LOCAL, momentum=0.9, nesterov=True, weight_decay=0.1),
+    "proximal": replace(LOCAL, method=Proximal(0.5)),
+    "proximal with momentum": replace(LOCAL, momentum=0.9, weight_decay=0.1, method=Proximal(0.5)),
+    "clipped": replace(LOCAL, clip=0.1),
+    "frozen": replace(LOCAL, statistics="frozen"),
+    "head": replace(LOCAL, part="head", momentum=0.9),
+}
+FUSED = ("plain", "momentum", "proximal", "proximal with momentum")
+
+
+class Recorded:
+    """What a graph does, without a GPU: the first step again and again, in the memory that it had."""
+
+    taken = 0
+
+    def __init__(self, step: Step, inputs: Sequence[torch.Tensor], changed: Sequence[torch.Tensor], pool: Any) -> None:
+        self._step, self._inputs = step, [each.clone() for each in inputs]
+        before = [each.clone() for each in changed]
+        step(*self._inputs)
+        for each, value in zip(changed, before, strict=True):
+            each.detach().copy_(value)
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+        type(self).taken += 1
+        for own, given in zip(self._inputs, inputs, strict=True):
+            own.copy_(given)
+        return self._step(*self._inputs).clone()
+
+
+GPU = pytest.param(Captured, "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
+
+
+def trainer_of(model: str, execution: Any, device: str) -> tuple[Trainer, Resident]:
+    module = seeded(model)
+    layouts = Sharing().divide(Layout.of(module))
+    resident = Resident(module, layouts, torch.zeros(4), device, lanes=3)
+    return trainer(resident, Compute(execution)), resident
+
+
+def models_after(made: Trainer, resident: Resident, local: Local, rounds: int = 3) -> list[np.ndarray]:
+    """Train three clients of 5, 5 and 1 batches, or of 5 each in odd rounds; return their models."""
+    start = resident.layouts.shared.pack(resident.module.state_dict())
+    nothing = resident.layouts.personal.pack(resident.module.state_dict())
+    models = []
+    for number in range(rounds):
+        rng = np.random.default_rng(number)
+        works = []
+        for lane, count in enumerate((20, 20, 20 if number % 2 else 4)):
+            x = torch.from_numpy(rng.normal(size=(count, 4)).astype(np.float32)).to(resident.device)
+            masks = torch.Generator(resident.device).manual_seed(number * 3 + lane)
+            y = torch.arange(count, device=resident.device) % 3
+            works.append(Work(x, y, np.array_split(rng.permutation(count), count // 4), masks))
+        made.load([start] * 3, [nothing] * 3)
+        made.train(local, works, local.lr)
+        models += [made.shared(lane).floats.copy() for lane in range(3)]
+    return models
+
+
+@pytest.mark.parametrize(("kind", "device"), [(Recorded, "cpu"), GPU])
+@pytest.mark.parametrize(
+    ("model", "execution", "name"),
+    [("linear", "fused", name) for name in FUSED]
+    + [(model, "vectorised", name) for model in ("group_norm", "convolution") for name in LOCALS],
+)
+def test_replayed_steps_are_those_of_separate_kernels(
+    model: str, execution: str, name: str, kind: type, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = LOCALS[name]
+    with monkeypatch.context() as without:
+        without.setattr(Replays, "slots", lambda self, local: None)
+        expected = models_after(*trainer_of(model, execution, device), local)
+    monkeypatch.setattr(replay, "Captured", kind)
+    monkeypatch.setattr(Recorded, "taken", 0)
+    made, resident = trainer_of(model, execution, device)
+    made._replays._usable = True  # type: ignore[attr-defined]
+    found = models_after(made, resident, local)
+    assert kind is not Recorded or Recorded.taken == 4 + 5 + 4  # 4 steps of two lanes, or 5 of three
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "local",
+    [
+        replace(LOCAL, optimizer="adam"),
+        replace(LOCAL, optimizer="adamw"),
+        replace(LOCAL, lr_schedule="linear"),
+        replace(LOCAL, loss=CrossEntropy(class_weights=(1.0, 2.0, 3.0))),
+    ],
+    ids=["adam", "of torch.optim", "a rate of each step", "weights of classes"],
+)
+def test_steps_that_differ_from_each_other_are_not_captured(local: Local) -> None:
+    replays = trainer_of("group_norm", "vectorised", "cpu")[0]._replays  # type: ignore[attr-defined]
+    replays._usable = True
+    assert replays.slots(LOCAL) is not None
+    assert replays.slots(local) is None
+
+
+def test_several_constants_are_not_captured() -> None:
+    class Two(Method):
+        @property
+        def terms(self) -> tuple[AffineTerm, ...]:
+            return (pull(0.5), AffineTerm(b=0.1, v="momentum"))
+
+    replays = trainer_of("group_norm", "vectorised", "cpu")[0]._replays  # type: ignore[attr-defined]
+    replays._usable = True
+    assert replays.slots(replace(LOCAL, method=Two())) is None
+
+
+def test_a_step_that_cannot_be_captured_is_taken_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(Recorded):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+    expected = models_after(*trainer_of("convolution", "vectorised", "cpu"), LOCAL)
+    monkeypatch.setattr(replay, "Captured", Failing)
+    made, resident = trainer_of("convolution", "vectorised", "cpu")
+    made._replays._usable = True  # type: ignore[attr-defined]
+    for ours, theirs in zip(models_after(made, resident, LOCAL), expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_trainer_keeps_few_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "Captured", Recorded)
+    monkeypatch.setattr(replay, "MOST_GRAPHS", 2)
+    made, resident = trainer_of("convolution", "vectorised", "cpu")
+    replays: Any = made._replays  # type: ignore[attr-defined]
+    replays._usable = True
+    for lr in (0.1, 0.2, 0.3):
+        models_after(made, resident, replace(LOCAL, lr=lr), rounds=1)
+    assert len(replays._graphs) == 2
