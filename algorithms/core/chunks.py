@@ -44,6 +44,17 @@ def growth_of(module: nn.Module, sample: torch.Tensor) -> float:
         module: model; left unchanged.
         sample: one sample, [*shape]; its values do not matter.
     """
+    return max(1.0, max(outputs_of(module, sample), default=0) / max(1, sample.numel()))
+
+
+def outputs_of(module: nn.Module, sample: torch.Tensor, *, leaves: bool = False) -> list[int]:
+    """Return the number of values that each layer has as outputs for one sample.
+
+    Args:
+        module: model; left unchanged.
+        sample: one sample, [*shape]; its values do not matter.
+        leaves: whether to leave out layers that consist of layers.
+    """
     values: list[int] = []
 
     def look(_: nn.Module, __: Any, outputs: Any) -> None:
@@ -53,12 +64,12 @@ def growth_of(module: nn.Module, sample: torch.Tensor) -> float:
     # Layers may change their buffers, and draw.
     copy = deepcopy(module).cpu().eval()
     for layer in copy.modules():
-        layer.register_forward_hook(look)
+        if not (leaves and any(layer.children())):
+            layer.register_forward_hook(look)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         copy(torch.stack([sample] * 2).cpu())
         two = values.copy()
         values.clear()
         copy(torch.stack([sample] * 3).cpu())
     # A weight that a layer computes does not grow with the samples: it is no output of theirs.
-    widest = max((more - less for less, more in zip(two, values, strict=False)), default=0)
-    return max(1.0, widest / max(1, sample.numel()))
+    return [more - less for less, more in zip(two, values, strict=False)]

@@ -88,14 +88,14 @@ class Fused(Trainer):
         self._layers = layers
         self._inputs = resident.sample.numel()
         self._classes = torch.arange(resident.parameters[layers[-1][0]].shape[0], device=resident.device)
-        self._constants: dict[tuple[int, int], Tensor] = {}
+        self._constants: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self._replays = Replays(resident)
 
     @torch.no_grad()
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one client update in each lane; see `Trainer`."""
-        trained, reused = self._resident.trained(local), self._replays.slots(local)
-        steps = LocalSteps(local.arithmetic, trained, self._resident.slots, lr, reused=reused)
+        trained, kind = self._resident.trained(local), self._replays.kind(local)
+        steps = LocalSteps(local.arithmetic, trained, self._resident.slots, lr, reused=kind.slots if kind else None)
         folded = folded_arithmetic(steps)
         stacks = {entry.name: stack for entry, stack in self._resident.stacks.items()}
         bound: dict[tuple[int, int], list[BoundLayer]] = {}
@@ -107,14 +107,14 @@ class Fused(Trainer):
                 bound[key] = [_bound(layer, steps, folded, batch.lanes, stacks) for layer in self._layers]
             taken.append(batch)
             step = partial(self._step, bound[key], batch.count, batch.size)
-            logits.append(self._replays(steps, local, step, (batch.x, batch.y), batch))
+            logits.append(self._replays(kind, lr, step, (batch.x, batch.y), batch))
         steps.finish(local.method.finish, [len(work.batches) for work in works])
         return losses_by_lane(taken, logits, len(works))
 
     def _step(self, layers: Sequence[BoundLayer], k: int, n: int, x: Tensor, y: Tensor) -> Tensor:
         """Train on one batch a lane, of k lanes and n samples; return the logits, [k n, classes]."""
         lead = () if k == 1 else (k,)
-        ones = self._ones(k, n)
+        ones, minus = self._ones(k, n)
         product, plus, into = MATRICES if k == 1 else STACKS
         values = [x.view(*lead, n, self._inputs)]
         for weight, bias, (activate, _) in layers:
@@ -122,8 +122,11 @@ class Fused(Trainer):
             z = product(a, weight.transposed) if bias is None else plus(bias.w, a, weight.transposed)
             values.append(activate(z))
         logits = values.pop()
-        # No scatter: on a GPU a deterministic one takes more than ten kernels.
-        delta = logits.softmax(-1).sub_((y.view(*lead, n, 1) == self._classes).to(logits))
+        delta, labels = logits.softmax(-1), y.view(*lead, n, 1)
+        if delta.is_cuda:  # a deterministic scatter takes more than ten kernels
+            delta.sub_((labels == self._classes).to(delta))
+        else:
+            delta.scatter_add_(-1, labels, minus)
         for i in range(len(layers) - 1, -1, -1):
             (weight, bias, _), a, above = layers[i], values[i], delta
             if i:
@@ -134,11 +137,12 @@ class Fused(Trainer):
                 bias.fold(into, ones, above, n)
         return logits.view(-1, logits.shape[-1])
 
-    def _ones(self, k: int, n: int) -> Tensor:
-        """Return a row of 1, which sums a batch."""
+    def _ones(self, k: int, n: int) -> tuple[Tensor, Tensor]:
+        """Return a row of 1, which sums a batch, and a column of -1, added to the true classes' probabilities."""
         if (k, n) not in self._constants:
+            lead = () if k == 1 else (k,)
             one = torch.ones((), dtype=self._resident.floating, device=self._resident.device)
-            self._constants[k, n] = one.expand(*(() if k == 1 else (k,)), 1, n)
+            self._constants[k, n] = one.expand(*lead, 1, n), (-one).expand(*lead, n, 1)
         return self._constants[k, n]
 
 

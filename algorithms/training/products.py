@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.functional import fold, pad
+from torch.nn.functional import conv2d, fold, pad
 
 from algorithms.training.folding import has_hooks
 
@@ -37,15 +37,17 @@ class Product(torch.autograd.Function):
         ctx.save_for_backward(x, weight)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         (x, weight), (stride, padding) = ctx.saved_tensors, ctx.form
         above = gradients[0].transpose(0, 1).flatten(1)
         # Columns take many times the memory of the images, so make them again.
-        below, weights = None, above @ _columns(x, weight, stride, padding)[0].mT
+        below, weights = None, None
+        if ctx.needs_input_grad[1]:
+            weights = (above @ _columns(x, weight, stride, padding)[0].mT).view_as(weight)
         if ctx.needs_input_grad[0]:
             columns = (weight.flatten(1).mT @ above).view(weight[0].numel(), len(x), -1).transpose(0, 1)
             below = fold(columns, x.shape[2:], weight.shape[2:], padding=padding, stride=stride)
-        return below, weights.view_as(weight), None, None
+        return below, weights, None, None
 
 
 def _columns(x: Tensor, weight: Tensor, stride: Sizes, padding: Sizes) -> tuple[Tensor, Sequence[int]]:
@@ -82,6 +84,8 @@ def as_products(layers: Sequence[nn.Conv2d]) -> Iterator[None]:
 
 
 def _forward(stride: Sizes, padding: Sizes, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if x.dim() != 4:
+        return conv2d(x, weight, bias, stride, padding)
     if torch.is_autocast_enabled(x.device.type):
         x, weight = (each.to(torch.get_autocast_dtype(x.device.type)) for each in (x, weight))
     y: Tensor = Product.apply(x, weight, stride, padding)

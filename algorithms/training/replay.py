@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import gc
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
-from algorithms.training.folding import KNOWN
+from algorithms.training.folding import KNOWN, has_hooks
 from algorithms.training.local import Local
 from algorithms.training.resident import Resident
-from algorithms.training.steps import LocalSteps, MomentumDirection, SlotMemory
+from algorithms.training.steps import MomentumDirection, SlotMemory
 from algorithms.training.work import StackedBatch
 
 LEAST_STEPS, LEAST_DECAYING = 4, 16
-"""Smallest numbers of equal steps for which a graph pays off: if later rounds use it, and if they have another rate."""
+"""Least number of equal steps for which a graph pays off, and the same if each round has another learning rate, so that
+no later round uses the graph."""
 
 MOST_GRAPHS = 32
 """Largest number of graphs that a trainer keeps; the least recently used leave first."""
 
 TRIALS = 2
 """Runs of a step before it is captured, in which libraries set themselves up."""
+
+NO_MEMORY = ("ALLOC_FAILED", "out of memory")
+"""Words of errors that a capture shares with any other step."""
 
 Step = Callable[..., torch.Tensor]
 """A step of some lanes: takes tensors of a batch, changes the lanes, and returns a tensor."""
@@ -34,35 +42,77 @@ class Captured:
         step: the step; it runs a few times, and what it changes is restored.
         inputs: tensors of a batch, for their shapes.
         changed: tensors that it changes.
-        pool: memory that all graphs of a trainer share.
+        side: stream of all captures of a trainer: memory that a stream has cached serves no other one.
+        pool: pool of the trainer's other graphs, which share their memory; None for a new one.
 
     Raises:
-        RuntimeError: the step waits for the GPU, or copies from main memory, which no graph can.
+        RuntimeError: the step waits for the GPU, or copies from main memory, which no graph can; or memory is short.
     """
 
-    def __init__(self, step: Step, inputs: Sequence[torch.Tensor], changed: Sequence[torch.Tensor], pool: Any) -> None:
+    def __init__(
+        self, step: Step, inputs: Sequence[torch.Tensor], changed: Sequence[torch.Tensor], side: Any, pool: Any
+    ) -> None:
         self._inputs = [each.clone() for each in inputs]
         before = [each.clone() for each in changed]
-        self._graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._graph = torch.cuda.CUDAGraph()
         side.wait_stream(torch.cuda.current_stream())
         try:
             with torch.cuda.stream(side):
                 for _ in range(TRIALS):
                     step(*self._inputs)
-                self._graph.capture_begin(pool=pool)
-                try:
+                # During a capture torch frees nothing that it has cached.
+                torch.cuda.synchronize()
+                torch.cuda.empty_cache()
+                with _capturing(self._graph, pool):
                     self._result = step(*self._inputs)
-                finally:
-                    self._graph.capture_end()
         finally:
             torch.cuda.current_stream().wait_stream(side)
             torch._foreach_copy_(list(changed), before)
+
+    @property
+    def pool(self) -> Any:
+        """Pool of its memory, which lasts as long as a graph that uses it."""
+        return self._graph.pool()
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
         """Take the step on other values of the inputs."""
         torch._foreach_copy_(self._inputs, list(inputs))
         self._graph.replay()
         return self._result.clone()
+
+
+@contextmanager
+def _capturing(graph: Any, pool: Any) -> Iterator[None]:
+    """Capture what happens in the context; garbage may hold graphs, which a capture must not destroy."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        graph.capture_begin(pool=pool)
+        try:
+            yield
+        except BaseException:
+            with suppress(RuntimeError):  # the first error is the cause
+                graph.capture_end()
+            raise
+        graph.capture_end()
+    finally:
+        if collects:
+            gc.enable()
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Client updates whose steps may be captured.
+
+    Args:
+        number: number of this kind among those of a trainer.
+        least: least number of equal steps for which a graph pays off.
+        slots: memory of the slots, which graphs need to stay.
+    """
+
+    number: int
+    least: int
+    slots: SlotMemory
 
 
 class Replays:
@@ -77,51 +127,58 @@ class Replays:
 
     def __init__(self, resident: Resident) -> None:
         self._resident = resident
-        self._usable = resident.device.type == "cuda" and all(map(_is_known, resident.module.modules()))
+        self._usable = resident.device.type == "cuda" and all(map(_is_plain, resident.module.modules()))
         self._locals: list[Local] = []
-        self._graphs: OrderedDict[tuple[object, ...], Captured | None] = OrderedDict()
+        self._refused: set[int] = set()
+        self._graphs: OrderedDict[tuple[object, ...], Captured] = OrderedDict()
         self._slots: SlotMemory = {}
-        self._pool: Any = torch.cuda.graph_pool_handle() if self._usable else None
+        self._side: Any = torch.cuda.Stream() if self._usable else None  # type: ignore[no-untyped-call]
 
-    def slots(self, local: Local) -> SlotMemory | None:
-        """Return memory for the slots of client updates, which graphs need to stay; None if none may be captured."""
-        return self._slots if self._usable and _is_static(local) else None
+    def kind(self, local: Local) -> Repeated | None:
+        """Return the kind of some client updates; None if their steps cannot be captured."""
+        if not (self._usable and _is_static(local)):
+            return None
+        if local not in self._locals:
+            self._locals.append(local)
+        number = self._locals.index(local)
+        least = LEAST_STEPS if local.lr_decay == 1 else LEAST_DECAYING
+        return None if number in self._refused else Repeated(number, least, self._slots)
 
     def __call__(
-        self, steps: LocalSteps, local: Local, step: Step, inputs: Sequence[torch.Tensor], batch: StackedBatch
+        self, kind: Repeated | None, lr: float, step: Step, inputs: Sequence[torch.Tensor], batch: StackedBatch
     ) -> torch.Tensor:
         """Take a step of some lanes, by a graph if there may be one and it pays off.
 
         Args:
-            steps: local steps that it belongs to; their slots lie in the memory of `slots`.
-            local: content of the client updates.
+            kind: kind of the client updates, whose slots lie in its memory.
+            lr: learning rate of the round.
             step: the step.
             inputs: what it takes of the batch.
             batch: the batch.
         """
-        if steps.reused is None or batch.repeats < (LEAST_STEPS if local.lr_decay == 1 else LEAST_DECAYING):
+        if kind is None or batch.repeats < kind.least or kind.number in self._refused:
             return step(*inputs)
-        if local not in self._locals:
-            self._locals.append(local)
         shapes = tuple(tuple(each.shape) for each in inputs)
-        key = self._locals.index(local), steps.lr, batch.lanes.start, batch.lanes.stop, shapes
+        key = kind.number, lr, batch.lanes.start, batch.lanes.stop, shapes
         if key not in self._graphs:
-            self._graphs[key] = self._captured(step, inputs, batch.lanes)
-            if len(self._graphs) > MOST_GRAPHS:
-                self._graphs.popitem(last=False)
+            slots = [stack[batch.lanes] for stacks in self._slots.values() for stack in stacks.values()]
+            try:
+                self._capture(key, step, inputs, [*self._resident.values(batch.lanes), *slots])
+            except RuntimeError as error:  # an error of the step itself comes again without a graph
+                if any(words in str(error) for words in NO_MEMORY):
+                    raise
+                self._refused.add(kind.number)
+                return step(*inputs)
         self._graphs.move_to_end(key)
-        graph = self._graphs[key]
-        return step(*inputs) if graph is None else graph(inputs)
+        return self._graphs[key](inputs)
 
-    def _captured(self, step: Step, inputs: Sequence[torch.Tensor], lanes: slice) -> Captured | None:
-        """Capture a step; return None if no graph can take it."""
-        slots = [stack[lanes] for stacks in self._slots.values() for stack in stacks.values()]
-        try:
-            return Captured(step, inputs, [*self._resident.values(lanes), *slots], self._pool)
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError:  # an error of the step itself comes again without a graph
-            return None
+    def _capture(
+        self, key: tuple[object, ...], step: Step, inputs: Sequence[torch.Tensor], changed: Sequence[torch.Tensor]
+    ) -> None:
+        pool = next(iter(self._graphs.values())).pool if self._graphs else None
+        self._graphs[key] = Captured(step, inputs, changed, self._side, pool)
+        if len(self._graphs) > MOST_GRAPHS:
+            self._graphs.popitem(last=False)
 
 
 def _is_static(local: Local) -> bool:
@@ -131,10 +188,16 @@ def _is_static(local: Local) -> bool:
     # Several constants are added up anew in each client update, in new memory.
     fixed = fixed and sum(term.v is not None for term in arithmetic.affine) <= 1
     # Weights of classes come from main memory, which a graph cannot read.
-    known = all(map(_is_known, (local.loss, *arithmetic.terms))) and not getattr(local.loss, "class_weights", ())
-    return fixed and known and local.lr_schedule == "constant" and not local.method.overrides("loss_term")
+    fixed = fixed and local.lr_schedule == "constant" and not getattr(local.loss, "class_weights", ())
+    known = all(map(_is_known, (local.loss, local.method, *arithmetic.terms)))
+    return fixed and known and not local.method.overrides("loss_term")
+
+
+def _is_plain(layer: nn.Module) -> bool:
+    """Return whether a layer is of PyTorch or raysim, and calls no hook, which may keep a state."""
+    return _is_known(layer) and not has_hooks(layer)
 
 
 def _is_known(part: object) -> bool:
-    """Return whether a layer, a loss or a term is of PyTorch or raysim."""
+    """Return whether a layer, a loss, a method or a term is of PyTorch or raysim."""
     return type(part).__module__.partition(".")[0] in KNOWN

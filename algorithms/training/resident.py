@@ -152,9 +152,9 @@ class Resident:
         return totals
 
     def add(self, models: Sum, lanes: Sequence[int], weights: Sequence[float]) -> None:
-        """Add the shared entries of some lanes to a weighted sum, in this order; a GPU sums these lanes by itself."""
+        """Add the shared entries of some lanes to a weighted sum, in this order; a GPU sums several by itself."""
         counted = [(lane, weight) for lane, weight in zip(lanes, weights, strict=True) if weight]
-        if self._host or not counted:
+        if self._host or len(counted) < 2:
             for lane, weight in counted:
                 models.add(self.shared(lane), weight)
             return

@@ -49,7 +49,8 @@ class Vectorised(Trainer):
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one client update in each lane; see `Trainer`."""
         train_mode(self._resident.module, local.statistics)
-        trained, slots, reused = self._resident.trained(local), self._resident.slots, self._replays.slots(local)
+        trained, slots, kind = self._resident.trained(local), self._resident.slots, self._replays.kind(local)
+        reused = kind.slots if kind else None
         steps = LocalSteps(local.arithmetic, trained, slots, lr, *self._resident.beside, reused=reused)
         others = {e: stack for e, stack in self._resident.stacks.items() if e.name not in trained}
         contrast = local.method.loss_term(self._resident.module, steps)
@@ -60,7 +61,7 @@ class Vectorised(Trainer):
             for batch in stacked_batches(works):
                 masks = self._masks.draw(works[batch.lanes], batch.size)
                 step = partial(self._step, gradient, steps, others, batch.lanes, local.loss, contrast, tuple(masks))
-                values = self._replays(steps, local, step, (batch.x, batch.y, *masks.values()), batch)
+                values = self._replays(kind, lr, step, (batch.x, batch.y, *masks.values()), batch)
                 taken.append((batch.lanes, batch.labels, values))
         if contrast is not None:
             contrast.close()

@@ -86,7 +86,7 @@ def arranged(sharers: int, gpus: int, places: int, actors: int | None = None) ->
     return actors, ceil(actors / gpus)
 
 
-def shared_gpus(demand: ActorDemand, peak: int, total: int, nodes: Sequence[RayNode]) -> ActorDemand:
+def shared_gpus(demand: ActorDemand, peak: int, total: int, nodes: Sequence[RayNode], blocks: int) -> ActorDemand:
     """Return the demand with its number of actors, and each actor's share of a GPU.
 
     Args:
@@ -94,13 +94,14 @@ def shared_gpus(demand: ActorDemand, peak: int, total: int, nodes: Sequence[RayN
         peak: most bytes that a plan takes of a GPU.
         total: bytes of a GPU.
         nodes: living nodes.
+        blocks: most blocks of a round: an actor without one would be idle.
 
     Raises:
         InputError: the GPUs do not hold the wanted number.
     """
     held, nodes = sharers(peak, total), [node for node in nodes if demand.each.on(node)]
     gpus = int(capacity(1, [node["Resources"]["GPU"] for node in nodes]))
-    places = replace(demand.each, gpus=0).room(nodes)
+    places = min(blocks, replace(demand.each, gpus=0).room(nodes))
     number, shared = arranged(held, gpus, places, demand.number)
     each = replace(demand.each, gpus=fraction(shared))
     LOG.info(

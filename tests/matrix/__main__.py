@@ -27,6 +27,8 @@ PART = 0.25
 @click.option("--against", type=click.Path(path_type=Path, exists=True), help="Compare with the digests of this file.")
 def main(names: tuple[str, ...], inline: bool, gpu: bool, write: Path | None, against: Path | None) -> None:
     """Run all configurations, or those of the given names; the exit status says whether all digests are equal."""
+    if inline and gpu:
+        raise click.UsageError("--inline with --gpu: must be one of them; leave one out")
     console, frozen = Console(), json.loads(against.read_text()) if against else {}
     chosen = names or tuple(CONFIGURATIONS)
     found: dict[str, dict[str, dict[str, str]]] = {name: {} for name in chosen}

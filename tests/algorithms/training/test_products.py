@@ -53,6 +53,13 @@ def test_in_bf16_products_have_its_type() -> None:
     assert layer.weight.grad is not None and layer.weight.grad.dtype == torch.float32
 
 
+def test_an_image_without_a_batch_is_convolved_as_before() -> None:
+    layer, image = nn.Conv2d(2, 3, 3, stride=2, padding=1), torch.randn(2, 6, 5)
+    expected = layer(image)
+    with as_products(convolutions(layer)):
+        assert torch.equal(layer(image), expected)
+
+
 @pytest.mark.parametrize(
     "layer",
     [

@@ -36,7 +36,9 @@ class Recorded:
 
     taken = 0
 
-    def __init__(self, step: Step, inputs: Sequence[torch.Tensor], changed: Sequence[torch.Tensor], pool: Any) -> None:
+    pool = None
+
+    def __init__(self, step: Step, inputs: Sequence[torch.Tensor], changed: Sequence[torch.Tensor], *_: Any) -> None:
         self._step, self._inputs = step, [each.clone() for each in inputs]
         before = [each.clone() for each in changed]
         step(*self._inputs)
@@ -90,7 +92,7 @@ def test_replayed_steps_are_those_of_separate_kernels(
 ) -> None:
     local = LOCALS[name]
     with monkeypatch.context() as without:
-        without.setattr(Replays, "slots", lambda self, local: None)
+        without.setattr(Replays, "kind", lambda self, local: None)
         expected = models_after(*trainer_of(model, execution, device), local)
     monkeypatch.setattr(replay, "Captured", kind)
     monkeypatch.setattr(Recorded, "taken", 0)
@@ -109,14 +111,15 @@ def test_replayed_steps_are_those_of_separate_kernels(
         replace(LOCAL, optimizer="adamw"),
         replace(LOCAL, lr_schedule="linear"),
         replace(LOCAL, loss=CrossEntropy(class_weights=(1.0, 2.0, 3.0))),
+        replace(LOCAL, method=type("Own", (Method,), {"__module__": "own"})()),
     ],
-    ids=["adam", "of torch.optim", "a rate of each step", "weights of classes"],
+    ids=["adam", "of torch.optim", "a rate of each step", "weights of classes", "a method of one's own"],
 )
 def test_steps_that_differ_from_each_other_are_not_captured(local: Local) -> None:
     replays = trainer_of("group_norm", "vectorised", "cpu")[0]._replays  # type: ignore[attr-defined]
     replays._usable = True
-    assert replays.slots(LOCAL) is not None
-    assert replays.slots(local) is None
+    assert replays.kind(LOCAL) is not None
+    assert replays.kind(local) is None
 
 
 def test_several_constants_are_not_captured() -> None:
@@ -127,13 +130,16 @@ def test_several_constants_are_not_captured() -> None:
 
     replays = trainer_of("group_norm", "vectorised", "cpu")[0]._replays  # type: ignore[attr-defined]
     replays._usable = True
-    assert replays.slots(replace(LOCAL, method=Two())) is None
+    assert replays.kind(replace(LOCAL, method=Two())) is None
 
 
 def test_a_step_that_cannot_be_captured_is_taken_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing(Recorded):
+        tried = 0
+
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
+            Failing.tried += 1
             raise RuntimeError("operation not permitted when stream is capturing")
 
     expected = models_after(*trainer_of("convolution", "vectorised", "cpu"), LOCAL)
@@ -142,6 +148,25 @@ def test_a_step_that_cannot_be_captured_is_taken_all_the_same(monkeypatch: pytes
     made._replays._usable = True  # type: ignore[attr-defined]
     for ours, theirs in zip(models_after(made, resident, LOCAL), expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+    assert Failing.tried == 1
+
+
+def test_a_lack_of_memory_is_not_taken_for_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+
+    monkeypatch.setattr(replay, "Captured", full)
+    made, resident = trainer_of("convolution", "vectorised", "cpu")
+    made._replays._usable = True  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError, match="ALLOC_FAILED"):
+        models_after(made, resident, LOCAL)
+
+
+def test_layers_with_hooks_are_not_captured() -> None:
+    module = seeded("convolution")
+    assert all(map(replay._is_plain, module.modules()))
+    module[1].register_forward_hook(lambda *_: None)  # type: ignore[index]
+    assert not all(map(replay._is_plain, module.modules()))
 
 
 def test_a_trainer_keeps_few_graphs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 import ray
@@ -92,6 +93,15 @@ def test_actors_start_when_their_part_is_known(
         assert (place.workers, place.pool.demand.each.gpus, len(place.pool.handles())) == (workers, each, workers)
         assert two_rounds(place, plan) == inline
     assert f"a GPU holds 3 actors; {workers} of {each:g} GPU each" in caplog.text
+
+
+def test_no_actor_starts_that_would_have_no_block(two_gpus: None, plan: WorkerPlan) -> None:
+    with Measured(None) as place:
+        place.fit({"fedavg": plan, "whole": replace(plan, block=8)}, 1)
+        assert place.workers == 3
+    with Measured(None) as place:
+        place.fit({"whole": replace(plan, block=8)}, 1)
+        assert (place.workers, place.pool.demand.each.gpus) == (1, 1.0)
 
 
 def test_more_actors_than_fit_are_refused(two_gpus: None, plan: WorkerPlan) -> None:

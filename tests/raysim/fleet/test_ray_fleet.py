@@ -21,6 +21,7 @@ import raysim
 from algorithms import (
     Algorithm,
     Block,
+    Compute,
     DivergedError,
     Function,
     Local,
@@ -299,9 +300,12 @@ def test_blocks_on_a_gpu_are_halves_of_the_cohort_that_fit(population: Path) -> 
         plan = WorkerPlan(population, model, fedavg(HALF, local), population.parent, device="cuda")
         return [plan.block_size(m) for m in (1, 2, 3, 9, 100, 1000)]
 
-    assert sizes(ModelPlan("logistic", {}, (1, 8, 8), 10, 0)) == [1, 1, 2, 5, 50, 64]
-    # 42 million values, so 6 models fit 1 GiB.
-    assert sizes(ModelPlan("mlp", {"hidden": [6400, 6400]}, (1, 8, 8), 10, 0)) == [1, 1, 2, 5, 6, 6]
+    logistic = ModelPlan("logistic", {}, (1, 8, 8), 10, 0)
+    assert sizes(logistic) == [1, 1, 2, 5, 50, 64]
+    # 41 million values, so 3 models fit 512 MiB.
+    assert sizes(ModelPlan("mlp", {"hidden": [6400, 6400]}, (1, 8, 8), 10, 0)) == [1, 1, 2, 3, 3, 3]
+    # One after the other, clients gain nothing from large blocks.
+    assert sizes(logistic, replace(LOCAL, compute=Compute("sequential"))) == [1, 1, 1, 1, 4, 10]
 
 
 def test_array_bytes_looks_inside() -> None:
