@@ -15,7 +15,7 @@ from algorithms.training.batches import stacked_batches
 from algorithms.training.folding import FixedEntry, Folded, FoldedEntry, folded_arithmetic, has_hooks, leaves
 from algorithms.training.local import Local
 from algorithms.training.losses import mean_losses
-from algorithms.training.replay import Replays
+from algorithms.training.replay import launch_of
 from algorithms.training.resident import Resident
 from algorithms.training.steps import LocalSteps, Stacks
 from algorithms.training.work import StackedBatch, Trainer, Work
@@ -89,13 +89,13 @@ class Fused(Trainer):
         self._inputs = resident.sample.numel()
         self._classes = torch.arange(resident.parameters[layers[-1][0]].shape[0], device=resident.device)
         self._constants: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-        self._replays = Replays(resident)
+        self._launch = launch_of(resident)
 
     @torch.no_grad()
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one client update in each lane; see `Trainer`."""
-        trained, kind = self._resident.trained(local), self._replays.kind(local)
-        steps = LocalSteps(local.arithmetic, trained, self._resident.slots, lr, reused=kind.slots if kind else None)
+        trained, reused = self._resident.trained(local), self._launch.begin(local)
+        steps = LocalSteps(local.arithmetic, trained, self._resident.slots, lr, reused=reused)
         folded = folded_arithmetic(steps)
         stacks = {entry.name: stack for entry, stack in self._resident.stacks.items()}
         bound: dict[tuple[int, int], list[BoundLayer]] = {}
@@ -107,7 +107,7 @@ class Fused(Trainer):
                 bound[key] = [_bound(layer, steps, folded, batch.lanes, stacks) for layer in self._layers]
             taken.append(batch)
             step = partial(self._step, bound[key], batch.count, batch.size)
-            logits.append(self._replays(kind, lr, step, (batch.x, batch.y), batch))
+            logits.append(self._launch(lr, step, (batch.x, batch.y), batch))
         steps.finish(local.method.finish, [len(work.batches) for work in works])
         return losses_by_lane(taken, logits, len(works))
 

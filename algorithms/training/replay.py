@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from algorithms.training.folding import KNOWN, has_hooks
 from algorithms.training.local import Local
 from algorithms.training.resident import Resident
 from algorithms.training.steps import MomentumDirection, SlotMemory
-from algorithms.training.work import StackedBatch
+from algorithms.training.work import Launch, StackedBatch, Step
 
 LEAST_STEPS, LEAST_DECAYING = 4, 16
 """Least number of equal steps for which a graph pays off, and the same if each round has another learning rate, so that
@@ -30,9 +29,6 @@ TRIALS = 2
 
 NO_MEMORY = ("ALLOC_FAILED", "out of memory")
 """Words of errors that a capture shares with any other step."""
-
-Step = Callable[..., torch.Tensor]
-"""A step of some lanes: takes tensors of a batch, changes the lanes, and returns a tensor."""
 
 
 class Captured:
@@ -100,23 +96,8 @@ def _capturing(graph: Any, pool: Any) -> Iterator[None]:
             gc.enable()
 
 
-@dataclass(frozen=True)
-class Repeated:
-    """Client updates whose steps may be captured.
-
-    Args:
-        number: number of this kind among those of a trainer.
-        least: least number of equal steps for which a graph pays off.
-        slots: memory of the slots, which graphs need to stay.
-    """
-
-    number: int
-    least: int
-    slots: SlotMemory
-
-
-class Replays:
-    """Steps of a trainer that are captured once and replayed ever after, on a GPU.
+class Replays(Launch):
+    """Steps that are captured once and replayed ever after, on a GPU.
 
     A step that a stack of client updates takes at least 4 times with the same lanes and sizes is always replayed, the
     first time too, for which kernels run must depend on the work alone, not on what the process did before.
@@ -127,39 +108,30 @@ class Replays:
 
     def __init__(self, resident: Resident) -> None:
         self._resident = resident
-        self._usable = resident.device.type == "cuda" and all(map(_is_plain, resident.module.modules()))
+        self._plain = all(map(_is_plain, resident.module.modules()))
         self._locals: list[Local] = []
+        self._now: tuple[int, int] | None = None
+        """Number of the present client updates' kind, and its least number of equal steps; None if none is captured."""
         self._refused: set[int] = set()
         self._graphs: OrderedDict[tuple[object, ...], Captured] = OrderedDict()
         self._slots: SlotMemory = {}
-        self._side: Any = torch.cuda.Stream() if self._usable else None  # type: ignore[no-untyped-call]
+        self._side: Any = torch.cuda.Stream() if resident.device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
-    def kind(self, local: Local) -> Repeated | None:
-        """Return the kind of some client updates; None if their steps cannot be captured."""
-        if not (self._usable and _is_static(local)):
+    def begin(self, local: Local) -> SlotMemory | None:
+        self._now = None
+        if not (self._plain and _is_static(local)):
             return None
         if local not in self._locals:
             self._locals.append(local)
         number = self._locals.index(local)
-        least = LEAST_STEPS if local.lr_decay == 1 else LEAST_DECAYING
-        return None if number in self._refused else Repeated(number, least, self._slots)
+        if number not in self._refused:
+            self._now = number, LEAST_STEPS if local.lr_decay == 1 else LEAST_DECAYING
+        return self._slots
 
-    def __call__(
-        self, kind: Repeated | None, lr: float, step: Step, inputs: Sequence[torch.Tensor], batch: StackedBatch
-    ) -> torch.Tensor:
-        """Take a step of some lanes, by a graph if there may be one and it pays off.
-
-        Args:
-            kind: kind of the client updates, whose slots lie in its memory.
-            lr: learning rate of the round.
-            step: the step.
-            inputs: what it takes of the batch.
-            batch: the batch.
-        """
-        if kind is None or batch.repeats < kind.least or kind.number in self._refused:
+    def __call__(self, lr: float, step: Step, inputs: Sequence[torch.Tensor], batch: StackedBatch) -> torch.Tensor:
+        if self._now is None or batch.repeats < self._now[1]:
             return step(*inputs)
-        shapes = tuple(tuple(each.shape) for each in inputs)
-        key = kind.number, lr, batch.lanes.start, batch.lanes.stop, shapes
+        key = self._now[0], lr, batch.lanes.start, batch.lanes.stop, tuple(tuple(each.shape) for each in inputs)
         if key not in self._graphs:
             slots = [stack[batch.lanes] for stacks in self._slots.values() for stack in stacks.values()]
             try:
@@ -167,7 +139,8 @@ class Replays:
             except RuntimeError as error:  # an error of the step itself comes again without a graph
                 if any(words in str(error) for words in NO_MEMORY):
                     raise
-                self._refused.add(kind.number)
+                self._refused.add(self._now[0])
+                self._now = None
                 return step(*inputs)
         self._graphs.move_to_end(key)
         return self._graphs[key](inputs)
@@ -179,6 +152,11 @@ class Replays:
         self._graphs[key] = Captured(step, inputs, changed, self._side, pool)
         if len(self._graphs) > MOST_GRAPHS:
             self._graphs.popitem(last=False)
+
+
+def launch_of(resident: Resident) -> Launch:
+    """Return how the steps of a worker's models are started."""
+    return Replays(resident) if resident.device.type == "cuda" else Launch()
 
 
 def _is_static(local: Local) -> bool:

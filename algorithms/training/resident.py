@@ -154,10 +154,13 @@ class Resident:
     def add(self, models: Sum, lanes: Sequence[int], weights: Sequence[float]) -> None:
         """Add the shared entries of some lanes to a weighted sum, in this order; a GPU sums several by itself."""
         counted = [(lane, weight) for lane, weight in zip(lanes, weights, strict=True) if weight]
-        if self._host or len(counted) < 2:
-            for lane, weight in counted:
-                models.add(self.shared(lane), weight)
+        if len(counted) > 1 and not self._host:
+            self._add_on_device(models, counted)
             return
+        for lane, weight in counted:
+            models.add(self.shared(lane), weight)
+
+    def _add_on_device(self, models: Sum, counted: Sequence[tuple[int, float]]) -> None:
         shared = self.layouts.shared
         # Each product has a kernel of its own: a kernel that also adds it would round once, and a CPU rounds twice.
         products = (self._floats[lane, : shared.floats].double() * weight for lane, weight in counted)

@@ -20,7 +20,7 @@ from algorithms.training.local import Local
 from algorithms.training.loss import Loss
 from algorithms.training.losses import Taken, losses_of
 from algorithms.training.products import as_products, convolutions
-from algorithms.training.replay import Replays
+from algorithms.training.replay import launch_of
 from algorithms.training.resident import Resident
 from algorithms.training.steps import LocalSteps
 from algorithms.training.work import Trainer, Work
@@ -43,14 +43,13 @@ class Vectorised(Trainer):
         self._masks = Masks(resident.module, resident.sample)
         self.has_dropout = bool(self._masks.layers)
         self._autocast = compute.precision == "bf16"
-        self._replays = Replays(resident)
+        self._launch = launch_of(resident)
         self._products = convolutions(resident.module) if resident.device.type == "cuda" else []
 
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one client update in each lane; see `Trainer`."""
         train_mode(self._resident.module, local.statistics)
-        trained, slots, kind = self._resident.trained(local), self._resident.slots, self._replays.kind(local)
-        reused = kind.slots if kind else None
+        trained, slots, reused = self._resident.trained(local), self._resident.slots, self._launch.begin(local)
         steps = LocalSteps(local.arithmetic, trained, slots, lr, *self._resident.beside, reused=reused)
         others = {e: stack for e, stack in self._resident.stacks.items() if e.name not in trained}
         contrast = local.method.loss_term(self._resident.module, steps)
@@ -61,7 +60,7 @@ class Vectorised(Trainer):
             for batch in stacked_batches(works):
                 masks = self._masks.draw(works[batch.lanes], batch.size)
                 step = partial(self._step, gradient, steps, others, batch.lanes, local.loss, contrast, tuple(masks))
-                values = self._replays(kind, lr, step, (batch.x, batch.y, *masks.values()), batch)
+                values = self._launch(lr, step, (batch.x, batch.y, *masks.values()), batch)
                 taken.append((batch.lanes, batch.labels, values))
         if contrast is not None:
             contrast.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import ClassVar
@@ -19,6 +19,7 @@ from algorithms.training.compute import Execution
 from algorithms.training.local import Local
 from algorithms.training.loss import known
 from algorithms.training.resident import Resident
+from algorithms.training.steps import SlotMemory
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,29 @@ class StackedBatch:
         if self.y.dim() == 2 or self.y.is_floating_point():
             return torch.full((self.count,), self.size)
         return known(self.y).flatten(1).sum(1)
+
+
+Step = Callable[..., torch.Tensor]
+"""A step of some lanes: takes tensors of a batch, changes the lanes, and returns a tensor."""
+
+
+class Launch:
+    """How the kernels of a trainer's steps are started: here one after the other."""
+
+    def begin(self, local: Local) -> SlotMemory | None:
+        """Begin client updates; return memory for slots that must stay where they are, None for new memory."""
+        return None
+
+    def __call__(self, lr: float, step: Step, inputs: Sequence[torch.Tensor], batch: StackedBatch) -> torch.Tensor:
+        """Take a step of the client updates.
+
+        Args:
+            lr: learning rate of the round.
+            step: the step.
+            inputs: what it takes of the batch.
+            batch: the batch.
+        """
+        return step(*inputs)
 
 
 class Trainer(ABC):

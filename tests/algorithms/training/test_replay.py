@@ -1,6 +1,6 @@
 """Replayed steps: the same bytes as steps that are launched kernel by kernel."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +12,9 @@ from algorithms import AffineTerm, Compute, Layout, Local, Method, Resident, Sha
 from algorithms.fedprox import Proximal
 from algorithms.training import replay
 from algorithms.training.loss import CrossEntropy
-from algorithms.training.replay import Captured, Replays, Step
+from algorithms.training.replay import Captured, Replays
 from algorithms.training.terms import pull
-from algorithms.training.work import Trainer, Work
+from algorithms.training.work import Launch, Step, Work
 from tests.kit.stacked import seeded
 
 LOCAL = Local(lr=0.05, batch_size=4)
@@ -55,14 +55,18 @@ class Recorded:
 GPU = pytest.param(Captured, "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
 
 
-def trainer_of(model: str, execution: Any, device: str) -> tuple[Trainer, Resident]:
+def trainer_of(
+    model: str, execution: Any = "vectorised", device: str = "cpu", launch: Callable[[Resident], Launch] = Replays
+) -> tuple[Any, Resident]:
     module = seeded(model)
     layouts = Sharing().divide(Layout.of(module))
     resident = Resident(module, layouts, torch.zeros(4), device, lanes=3)
-    return trainer(resident, Compute(execution)), resident
+    made: Any = trainer(resident, Compute(execution))
+    made._launch = launch(resident)
+    return made, resident
 
 
-def models_after(made: Trainer, resident: Resident, local: Local, rounds: int = 3) -> list[np.ndarray]:
+def models_after(made: Any, resident: Resident, local: Local, rounds: int = 3) -> list[np.ndarray]:
     """Train three clients of 5, 5 and 1 batches, or of 5 each in odd rounds; return their models."""
     start = resident.layouts.shared.pack(resident.module.state_dict())
     nothing = resident.layouts.personal.pack(resident.module.state_dict())
@@ -91,14 +95,10 @@ def test_replayed_steps_are_those_of_separate_kernels(
     model: str, execution: str, name: str, kind: type, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local = LOCALS[name]
-    with monkeypatch.context() as without:
-        without.setattr(Replays, "kind", lambda self, local: None)
-        expected = models_after(*trainer_of(model, execution, device), local)
+    expected = models_after(*trainer_of(model, execution, device, lambda _: Launch()), local)
     monkeypatch.setattr(replay, "Captured", kind)
     monkeypatch.setattr(Recorded, "taken", 0)
-    made, resident = trainer_of(model, execution, device)
-    made._replays._usable = True  # type: ignore[attr-defined]
-    found = models_after(made, resident, local)
+    found = models_after(*trainer_of(model, execution, device), local)
     assert kind is not Recorded or Recorded.taken == 4 + 5 + 4  # 4 steps of two lanes, or 5 of three
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -116,10 +116,9 @@ def test_replayed_steps_are_those_of_separate_kernels(
     ids=["adam", "of torch.optim", "a rate of each step", "weights of classes", "a method of one's own"],
 )
 def test_steps_that_differ_from_each_other_are_not_captured(local: Local) -> None:
-    replays = trainer_of("group_norm", "vectorised", "cpu")[0]._replays  # type: ignore[attr-defined]
-    replays._usable = True
-    assert replays.kind(LOCAL) is not None
-    assert replays.kind(local) is None
+    launch = trainer_of("group_norm")[0]._launch
+    assert launch.begin(LOCAL) is not None
+    assert launch.begin(local) is None
 
 
 def test_several_constants_are_not_captured() -> None:
@@ -128,9 +127,7 @@ def test_several_constants_are_not_captured() -> None:
         def terms(self) -> tuple[AffineTerm, ...]:
             return (pull(0.5), AffineTerm(b=0.1, v="momentum"))
 
-    replays = trainer_of("group_norm", "vectorised", "cpu")[0]._replays  # type: ignore[attr-defined]
-    replays._usable = True
-    assert replays.kind(replace(LOCAL, method=Two())) is None
+    assert trainer_of("group_norm")[0]._launch.begin(replace(LOCAL, method=Two())) is None
 
 
 def test_a_step_that_cannot_be_captured_is_taken_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,11 +139,9 @@ def test_a_step_that_cannot_be_captured_is_taken_all_the_same(monkeypatch: pytes
             Failing.tried += 1
             raise RuntimeError("operation not permitted when stream is capturing")
 
-    expected = models_after(*trainer_of("convolution", "vectorised", "cpu"), LOCAL)
+    expected = models_after(*trainer_of("convolution", launch=lambda _: Launch()), LOCAL)
     monkeypatch.setattr(replay, "Captured", Failing)
-    made, resident = trainer_of("convolution", "vectorised", "cpu")
-    made._replays._usable = True  # type: ignore[attr-defined]
-    for ours, theirs in zip(models_after(made, resident, LOCAL), expected, strict=True):
+    for ours, theirs in zip(models_after(*trainer_of("convolution"), LOCAL), expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert Failing.tried == 1
 
@@ -156,25 +151,25 @@ def test_a_lack_of_memory_is_not_taken_for_a_refusal(monkeypatch: pytest.MonkeyP
         raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
 
     monkeypatch.setattr(replay, "Captured", full)
-    made, resident = trainer_of("convolution", "vectorised", "cpu")
-    made._replays._usable = True  # type: ignore[attr-defined]
     with pytest.raises(RuntimeError, match="ALLOC_FAILED"):
-        models_after(made, resident, LOCAL)
+        models_after(*trainer_of("convolution"), LOCAL)
 
 
 def test_layers_with_hooks_are_not_captured() -> None:
-    module = seeded("convolution")
-    assert all(map(replay._is_plain, module.modules()))
-    module[1].register_forward_hook(lambda *_: None)  # type: ignore[index]
-    assert not all(map(replay._is_plain, module.modules()))
+    resident = trainer_of("convolution")[1]
+    assert Replays(resident).begin(LOCAL) is not None
+    next(resident.module.children()).register_forward_hook(lambda *_: None)
+    assert Replays(resident).begin(LOCAL) is None
 
 
 def test_a_trainer_keeps_few_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "Captured", Recorded)
     monkeypatch.setattr(replay, "MOST_GRAPHS", 2)
-    made, resident = trainer_of("convolution", "vectorised", "cpu")
-    replays: Any = made._replays  # type: ignore[attr-defined]
-    replays._usable = True
+    made, resident = trainer_of("convolution")
     for lr in (0.1, 0.2, 0.3):
         models_after(made, resident, replace(LOCAL, lr=lr), rounds=1)
-    assert len(replays._graphs) == 2
+    assert len(made._launch._graphs) == 2
+
+
+def test_on_a_cpu_nothing_is_captured() -> None:
+    assert type(replay.launch_of(trainer_of("linear")[1])) is Launch
