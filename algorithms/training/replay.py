@@ -155,7 +155,7 @@ class Replays(Launch):
 
 
 def launch_of(resident: Resident) -> Launch:
-    """Return how the steps of a worker's models are started."""
+    """Return the start of the kernels of a worker's steps: captured on a GPU."""
     return Replays(resident) if resident.device.type == "cuda" else Launch()
 
 

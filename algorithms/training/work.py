@@ -90,7 +90,7 @@ Step = Callable[..., torch.Tensor]
 
 
 class Launch:
-    """How the kernels of a trainer's steps are started: here one after the other."""
+    """Start of the kernels of a trainer's steps: here one after the other."""
 
     def begin(self, local: Local) -> SlotMemory | None:
         """Begin client updates; return memory for slots that must stay where they are, None for new memory."""
