@@ -58,9 +58,9 @@ def choose(
 
     - `compile`, `channels_last`, a client update of the user's own, or bf16 on a CPU: sequential.
     - A stack of linear layers with ReLU, tanh or sigmoid, plain cross-entropy, a constant learning rate, and SGD
-      without `clip` and `nesterov`: low-rank if a client update uses at most 0.75 sum(in out) / sum(in + out) samples,
-      over the layers, and no client's model must be formed; else fused. Arithmetic with terms that read slots, such as
-      SCAFFOLD's, is fused only if `execution = "fused"` asks for it.
+      without `clip` and `nesterov`, not in bf16: low-rank if a client update uses at most
+      0.75 sum(in out) / sum(in + out) samples, over the layers, and no client's model must be formed; else fused.
+      Arithmetic with terms that read slots, such as SCAFFOLD's, is fused only if `execution = "fused"` asks for it.
     - Otherwise on a GPU: vectorised.
     - Otherwise on a CPU: vectorised if the model has no convolution and at most 2^18 values, and blocks have at
       least 8 clients; else sequential.

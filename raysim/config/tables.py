@@ -81,7 +81,7 @@ class FleetTable(ConfigTable):
     gpus_per_actor: Annotated[float, Field(ge=0)] | Literal["auto"] = 0
     """GPUs per actor, fractions included; `auto` shares a GPU among as many actors as its memory holds."""
     block: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
-    """Clients per block, which one call trains and sums; `auto` depends on the cohort, on GPUs on the model too."""
+    """Clients per block, which one call trains and sums; `auto` depends on the cohort and the execution."""
     copies: bool = True
     """Whether nodes that cannot read the population get a copy."""
     group: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"

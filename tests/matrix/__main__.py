@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
+import torch
 from rich.console import Console
 from rich.progress import track
 
@@ -29,6 +30,8 @@ def main(names: tuple[str, ...], inline: bool, gpu: bool, write: Path | None, ag
     """Run all configurations, or those of the given names; the exit status says whether all digests are equal."""
     if inline and gpu:
         raise click.UsageError("--inline with --gpu: must be one of them; leave one out")
+    if gpu and not torch.cuda.is_available():
+        raise click.UsageError("--gpu: must be left out on a machine without a GPU that torch sees")
     console, frozen = Console(), json.loads(against.read_text()) if against else {}
     chosen = names or tuple(CONFIGURATIONS)
     found: dict[str, dict[str, dict[str, str]]] = {name: {} for name in chosen}
