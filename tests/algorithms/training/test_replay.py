@@ -1,6 +1,6 @@
 """Replayed steps: the same bytes as steps that are launched kernel by kernel."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,8 @@ from algorithms.training import replay
 from algorithms.training.loss import CrossEntropy
 from algorithms.training.replay import Captured, Replays
 from algorithms.training.terms import pull
-from algorithms.training.work import Launch, Step, Work
+from algorithms.training.work import Launch, Work
+from tests.kit.recorded import Recorded
 from tests.kit.stacked import seeded
 
 LOCAL = Local(lr=0.05, batch_size=4)
@@ -29,27 +30,6 @@ LOCALS = {
     "head": replace(LOCAL, part="head", momentum=0.9),
 }
 FUSED = ("plain", "momentum", "proximal", "proximal with momentum")
-
-
-class Recorded:
-    """What a graph does, without a GPU: the first step again and again, in the memory that it had."""
-
-    taken = 0
-
-    pool = None
-
-    def __init__(self, step: Step, inputs: Sequence[torch.Tensor], changed: Sequence[torch.Tensor], *_: Any) -> None:
-        self._step, self._inputs = step, [each.clone() for each in inputs]
-        before = [each.clone() for each in changed]
-        step(*self._inputs)
-        for each, value in zip(changed, before, strict=True):
-            each.detach().copy_(value)
-
-    def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-        type(self).taken += 1
-        for own, given in zip(self._inputs, inputs, strict=True):
-            own.copy_(given)
-        return self._step(*self._inputs).clone()
 
 
 GPU = pytest.param(Captured, "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
