@@ -181,6 +181,9 @@ GPU_LANES, GPU_MODEL_BYTES, GPU_OUTPUT_BYTES = 64, 2**29, 2**30
 Training takes many times as much: on an H100 ten clients of ResNet-20, whose outputs have 0.4 GiB, took 5.4 GiB.
 """
 
+_KEPT = ("census", "sites", "_gpu_lanes")
+"""Cached properties that do not depend on the lanes."""
+
 _LEAST_BLOCKS = {"fused": (5, 2), "low-rank": (25, 4)}
 """Least number of clients in a block by execution, and of blocks in a cohort; larger blocks hardly save time."""
 
@@ -304,7 +307,8 @@ class WorkerPlan:
         if self.model.own is not None:
             check_own_module(module, sample, self.model.name)
         self.algorithm.check_model(module, sample)
-        block = self.block_size(self.cohort)
+        # On a GPU the choice does not depend on the block, and the block depends on the choice.
+        block = self.block_size(self.cohort) if self.device == "cpu" else 1
         layout, samples = Layout.of(module), self.census.samples
         ways = []
         for phase in self.algorithm.phases:
@@ -317,12 +321,10 @@ class WorkerPlan:
             compute = with_format(compute, module, sample, self.device)
         plan = replace(self, algorithm=self.algorithm.computed(compute))
         # They do not depend on the execution, and a large model or population takes long.
-        found = ("census", "sites", "_gpu_lanes")
-        known: dict[str, Any] = {name: vars(self)[name] for name in found if name in vars(self)}
-        vars(plan).update(known)
+        vars(plan).update(census=self.census, sites=self.sites)
         layouts, block = plan.algorithm.divide(layout), plan.block_size(self.cohort)
         resolved = replace(plan, lanes=lanes_of(compute, layouts.whole, self.device, block))
-        vars(resolved).update(known, layouts=layouts)
+        vars(resolved).update({name: vars(plan)[name] for name in _KEPT if name in vars(plan)}, layouts=layouts)
         return resolved
 
     @cached_property
