@@ -41,7 +41,7 @@ def test_products_have_the_values_and_gradients_of_convolutions(stride: int, pad
     torch.testing.assert_close(same, value, rtol=1e-13, atol=0)
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient, rtol=1e-12, atol=1e-13)
-    torch.testing.assert_close(functional_call(net, {n: s[0] for n, s in stacks.items()}, (x[0],)), value[0])
+    assert all("_conv_forward" not in vars(layer) for layer in net.modules())
 
 
 def test_in_bf16_products_have_its_type() -> None:

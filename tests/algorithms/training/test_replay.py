@@ -10,6 +10,7 @@ import torch
 
 from algorithms import AffineTerm, Compute, Layout, Local, Method, Resident, Sharing, trainer
 from algorithms.fedprox import Proximal
+from algorithms.moon import Contrasted
 from algorithms.training import replay
 from algorithms.training.loss import CrossEntropy
 from algorithms.training.replay import Captured, Replays
@@ -42,25 +43,42 @@ def trainer_of(
     layouts = Sharing().divide(Layout.of(module))
     resident = Resident(module, layouts, torch.zeros(4), device, lanes=3)
     made: Any = trainer(resident, Compute(execution))
+    made.start = resident.layouts.shared.pack(resident.module.state_dict())
     made._launch = launch(resident)
     return made, resident
 
 
-def models_after(made: Any, resident: Resident, local: Local, rounds: int = 3) -> list[np.ndarray]:
-    """Train three clients of 5, 5 and 1 batches, or of 5 each in odd rounds; return their models."""
-    start = resident.layouts.shared.pack(resident.module.state_dict())
-    nothing = resident.layouts.personal.pack(resident.module.state_dict())
+def models_after(
+    made: Any,
+    resident: Resident,
+    local: Local,
+    rounds: int = 3,
+    rate: float | None = None,
+    sizes: tuple[int, ...] = (4, 4, 4),
+) -> list[np.ndarray]:
+    """Train three clients; return their models.
+
+    Args:
+        made: trainer.
+        resident: its models.
+        local: content of a client update.
+        rounds: number of rounds. The last client has 1 batch in the first round, 5 in the next and so on.
+        rate: learning rate; None for that of `local`.
+        sizes: samples of each client's batches, of which the first ones have 5.
+    """
+    start, nothing = made.start, resident.layouts.personal.pack(resident.module.state_dict())
     models = []
     for number in range(rounds):
         rng = np.random.default_rng(number)
         works = []
-        for lane, count in enumerate((20, 20, 20 if number % 2 else 4)):
+        batches = 5, 5, 5 if number % 2 or len(set(sizes)) > 1 else 1
+        for lane, count in enumerate(size * each for size, each in zip(sizes, batches, strict=True)):
             x = torch.from_numpy(rng.normal(size=(count, 4)).astype(np.float32)).to(resident.device)
             masks = torch.Generator(resident.device).manual_seed(number * 3 + lane)
             y = torch.arange(count, device=resident.device) % 3
-            works.append(Work(x, y, np.array_split(rng.permutation(count), count // 4), masks))
+            works.append(Work(x, y, np.array_split(rng.permutation(count), batches[lane]), masks))
         made.load([start] * 3, [nothing] * 3)
-        made.train(local, works, local.lr)
+        made.train(local, works, local.lr if rate is None else rate)
         models += [made.shared(lane).floats.copy() for lane in range(3)]
     return models
 
@@ -92,8 +110,9 @@ def test_replayed_steps_are_those_of_separate_kernels(
         replace(LOCAL, lr_schedule="linear"),
         replace(LOCAL, loss=CrossEntropy(class_weights=(1.0, 2.0, 3.0))),
         replace(LOCAL, method=type("Own", (Method,), {"__module__": "own"})()),
+        replace(LOCAL, method=Contrasted(1.0, 0.5)),
     ],
-    ids=["adam", "of torch.optim", "a rate of each step", "weights of classes", "a method of one's own"],
+    ids=["adam", "of torch.optim", "a rate of each step", "weights of classes", "a method of one's own", "moon"],
 )
 def test_steps_that_differ_from_each_other_are_not_captured(local: Local) -> None:
     launch = trainer_of("group_norm")[0]._launch
@@ -103,6 +122,8 @@ def test_steps_that_differ_from_each_other_are_not_captured(local: Local) -> Non
 
 def test_several_constants_are_not_captured() -> None:
     class Two(Method):
+        __module__ = Method.__module__  # as one of raysim
+
         @property
         def terms(self) -> tuple[AffineTerm, ...]:
             return (pull(0.5), AffineTerm(b=0.1, v="momentum"))
@@ -146,9 +167,46 @@ def test_a_trainer_keeps_few_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "Captured", Recorded)
     monkeypatch.setattr(replay, "MOST_GRAPHS", 2)
     made, resident = trainer_of("convolution")
-    for lr in (0.1, 0.2, 0.3):
+    for lr in (0.1, 0.2, 0.1, 0.3):
         models_after(made, resident, replace(LOCAL, lr=lr), rounds=1)
-    assert len(made._launch._graphs) == 2
+    assert [key[1] for key in made._launch._graphs] == [0.1, 0.3]
+
+
+def test_kinds_of_client_updates_and_rates_have_graphs_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "Captured", Recorded)
+    made, resident = trainer_of("convolution")
+    for name in ("plain", "proximal", "clipped", "plain", "momentum", "proximal with momentum", "head", "momentum"):
+        for rate in (0.05, 0.02):
+            local = replace(LOCALS[name], lr=rate)
+            expected = models_after(*trainer_of("convolution", launch=lambda _: Launch()), local, rounds=1)
+            for ours, theirs in zip(models_after(made, resident, local, rounds=1), expected, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+
+
+def test_rates_that_decay_share_a_kind_but_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "Captured", Recorded)
+    monkeypatch.setattr(replay, "LEAST_DECAYING", 4)
+    local = replace(LOCAL, lr_decay=0.5)
+    pairs = [trainer_of("convolution"), trainer_of("convolution", launch=lambda _: Launch())]
+    for rate in (0.1, 0.05, 0.1):
+        found, expected = (models_after(*pair, local, rounds=1, rate=rate) for pair in pairs)
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_lanes_of_equal_shapes_have_graphs_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "Captured", Recorded)
+    pairs = [trainer_of("linear", "fused"), trainer_of("linear", "fused", launch=lambda _: Launch())]
+    found, expected = (models_after(*pair, LOCAL, rounds=1, sizes=(4, 3, 4)) for pair in pairs)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_few_steps_of_a_rate_that_decays_are_not_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "Captured", Recorded)
+    monkeypatch.setattr(Recorded, "taken", 0)
+    models_after(*trainer_of("convolution"), replace(LOCAL, lr_decay=0.9), rounds=1)
+    assert Recorded.taken == 0
 
 
 def test_on_a_cpu_nothing_is_captured() -> None:

@@ -17,11 +17,27 @@ def test_a_step_has_the_samples_of_its_batches(samples: int, width: int) -> None
         x = torch.from_numpy(rng.normal(size=(samples, width)).astype(np.float32))
         order = rng.permutation(samples)[: 8 * count]
         works.append(Work(x, torch.arange(samples), np.array_split(order, count) if count else []))
-    taken = [0] * len(works)
+    taken, repeats = [0] * len(works), []
     for batch in stacked_batches(works):
         for i, lane in enumerate(range(batch.lanes.start, batch.lanes.stop)):
             rows = works[lane].batches[taken[lane]]
             assert batch.y[i].tolist() == rows.tolist()
             assert torch.equal(batch.x[i], works[lane].x[rows])
             taken[lane] += 1
+        repeats.append(batch.repeats)
     assert taken == [5, 4, 2, 0]
+    assert repeats == [2, 2, 2, 2, 1]
+
+
+def test_a_step_repeats_those_of_its_lanes_and_size() -> None:
+    rows = np.split(np.arange(11), [4, 8])
+    works = [
+        Work(torch.zeros(11, 2), torch.zeros(11), [*rows, rows[2]]),
+        Work(torch.zeros(11, 2), torch.zeros(11), rows),
+    ]
+    assert [(batch.size, batch.count, batch.repeats) for batch in stacked_batches(works)] == [
+        (4, 2, 2),
+        (4, 2, 2),
+        (3, 2, 1),
+        (3, 1, 1),
+    ]

@@ -42,7 +42,7 @@ from algorithms.parts.option import Draft
 from raysim.common.errors import InputError
 from raysim.config.tables import FleetTable
 from raysim.data.sources import load
-from raysim.fleet import ray_fleet, remote_files
+from raysim.fleet import ray_fleet, remote_files, worker_plan
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.machine import agreed
 from raysim.fleet.ray_fleet import RayFleet
@@ -295,7 +295,7 @@ def test_block_sizes_follow_the_cohort_alone(population: Path) -> None:
     assert replace(fused, block=7).block_size(3) == 7
 
 
-def test_blocks_on_a_gpu_are_halves_of_the_cohort_that_fit(population: Path) -> None:
+def test_blocks_on_a_gpu_are_halves_of_the_cohort_that_fit(population: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def sizes(model: ModelPlan, local: Local = LOCAL) -> list[int]:
         plan = WorkerPlan(population, model, fedavg(HALF, local), population.parent, device="cuda")
         return [plan.block_size(m) for m in (1, 2, 3, 9, 100, 1000)]
@@ -304,6 +304,10 @@ def test_blocks_on_a_gpu_are_halves_of_the_cohort_that_fit(population: Path) -> 
     assert sizes(logistic) == [1, 1, 2, 5, 50, 64]
     # 41 million values, so 3 models fit 512 MiB.
     assert sizes(ModelPlan("mlp", {"hidden": [6400, 6400]}, (1, 8, 8), 10, 0)) == [1, 1, 2, 3, 3, 3]
+    # Outputs of the layers are 64 and 10 values for each of 7 samples.
+    monkeypatch.setattr(worker_plan, "GPU_OUTPUT_BYTES", 5 * 7 * 74 * 4)
+    assert sizes(logistic, replace(LOCAL, batch_size=7)) == [1, 1, 2, 5, 5, 5]
+    assert sizes(logistic, replace(LOCAL, batch_size="full"))[-1] == 1
     # One after the other, clients gain nothing from large blocks.
     assert sizes(logistic, replace(LOCAL, compute=Compute("sequential"))) == [1, 1, 1, 1, 4, 10]
 
