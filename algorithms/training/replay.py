@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -139,6 +140,7 @@ class Replays(Launch):
             except RuntimeError as error:  # an error of the step itself comes again without a graph
                 if any(words in str(error) for words in NO_MEMORY):
                     raise
+                warnings.warn(f"steps start kernel by kernel, because no graph takes them: {error}", stacklevel=2)
                 self._refused.add(self._now[0])
                 self._now = None
                 return step(*inputs)

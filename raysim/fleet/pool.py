@@ -173,7 +173,7 @@ class ActorPool:
             self.demand = replace(self.demand, sites=site_names(next(iter(plans.values())).sites))
         self._ray.wait()
         if self.demand.by_memory:
-            blocks = max(-(-plan.cohort // plan.block_size(plan.cohort)) for plan in plans.values())
+            blocks = max(plan.blocks for plan in plans.values())
             self.demand = shared_gpus(self.demand, *self._measured(plans), living_nodes(), blocks)
         self._create()
 

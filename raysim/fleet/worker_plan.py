@@ -361,6 +361,11 @@ class WorkerPlan:
         """Clients a round."""
         return self.algorithm.schedule.size(len(self.census.clients))
 
+    @property
+    def blocks(self) -> int:
+        """Blocks of a whole cohort."""
+        return -(-self.cohort // self.block_size(self.cohort))
+
     @cached_property
     def _gpu_lanes(self) -> int:
         """Most clients of a block by default on a GPU, by the bytes of their models and of all layers' outputs."""

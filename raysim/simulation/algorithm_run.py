@@ -166,8 +166,7 @@ def _trained(
 
 def _notices(plan: WorkerPlan, workers: int) -> Iterator[str]:
     """Yield notices on rounds with fewer blocks than actors, and on a trimmed mean that trims none."""
-    cohort, size = plan.cohort, plan.block_size(plan.cohort)
-    blocks = -(-cohort // size)
+    cohort, size, blocks = plan.cohort, plan.block_size(plan.cohort), plan.blocks
     if blocks < min(workers, cohort):
         yield (
             f"{cohort} client updates a round make {blocks} blocks of {size}, fewer than the {workers} actors; "

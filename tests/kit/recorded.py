@@ -1,4 +1,4 @@
-"""What a CUDA graph does, on a machine without a GPU."""
+"""A stand-in for CUDA graphs on a machine without a GPU."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -142,7 +142,9 @@ def test_a_step_that_cannot_be_captured_is_taken_all_the_same(monkeypatch: pytes
 
     expected = models_after(*trainer_of("convolution", launch=lambda _: Launch()), LOCAL)
     monkeypatch.setattr(replay, "Captured", Failing)
-    for ours, theirs in zip(models_after(*trainer_of("convolution"), LOCAL), expected, strict=True):
+    with pytest.warns(UserWarning, match="steps start kernel by kernel, .*: operation not permitted"):
+        found = models_after(*trainer_of("convolution"), LOCAL)
+    for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert Failing.tried == 1
 
