@@ -15,6 +15,7 @@ import raysim
 from partitioning.common.paths import read_bytes, read_parquet
 from raysim.common.files import text_sha256
 from raysim.reproduction.file import Reproduction
+from raysim.store.summary import read_summary
 
 CODE = ("raysim", "algorithms", "partitioning", "pyproject.toml")
 """Paths of a checkout that results depend on."""
@@ -38,10 +39,17 @@ def commit() -> str | None:
         return None
 
 
-def machine() -> str:
-    """Describe the machine: processor, the instruction set that torch uses, cores, torch's version."""
+def machine(folder: Path) -> str:
+    """Describe the machine of a study: processor, the instruction set that torch uses, cores, GPU, torch's version.
+
+    Args:
+        folder: folder of the study, whose trials name their GPU.
+    """
     used = torch.backends.cpu.get_cpu_capability()
-    return f"{_processor()} ({used}), {os.cpu_count()} cores, torch {torch.__version__}"
+    summaries = (read_summary(path, ()) for path in folder.glob("trials/*/*/summary.json"))
+    gpus = sorted({summary["fingerprint"]["gpu"] for summary in summaries} - {"none"})
+    parts = f"{_processor()} ({used})", f"{os.cpu_count()} cores", *gpus, f"torch {torch.__version__}"
+    return ", ".join(parts)
 
 
 def setting_of(reproduction: Reproduction, full: bool) -> str:

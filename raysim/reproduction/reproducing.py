@@ -22,6 +22,7 @@ from raysim.reproduction.page import as_markdown
 from raysim.reproduction.provenance import commit, digest, machine, setting_of
 from raysim.reproduction.section import RECORD, section
 from raysim.reproduction.verdict import JudgedClaim, StudyNumbers
+from raysim.store.config_file import FREE
 from raysim.studies.concluding import conclude
 from raysim.studies.folder import STUDY
 from raysim.studies.read import read_findings
@@ -29,6 +30,9 @@ from raysim.studies.showing import Board
 from raysim.studies.studying import study
 
 PAGE, FIGURES = "claims.md", "figures"
+
+ELSEWHERE = {"data.root", *(key for key in FREE if key.startswith("fleet."))}
+"""Keys of the machine and its files, which are no change of a study: the record names the machine."""
 
 
 def reproduce(
@@ -117,7 +121,7 @@ def record_of(
 ) -> Mapping[str, Any]:
     """Return the record of a reproduction for the results page."""
     trials = read_parquet(folder / "trials.parquet", columns=["seconds", "status"])
-    set_by_hand = [change for change in changes if not change.startswith("data.root")]
+    set_by_hand = [change for change in changes if change.partition("=")[0].strip() not in ELSEWHERE]
     return {
         "name": reproduction.name,
         **reproduction.words(full, as_it_comes=not set_by_hand),
@@ -135,7 +139,7 @@ def record_of(
 
 def origin(folder: Path, begun: str | None) -> Mapping[str, str | None]:
     """Return commit, machine and digest: the recorded ones if the results did not change, else today's."""
-    new = {"commit": begun, "machine": machine(), "sha256": digest(folder)}
+    new = {"commit": begun, "machine": machine(folder), "sha256": digest(folder)}
     if (folder / RECORD).is_file():
         recorded = json.loads(read_text(folder / RECORD))
         if recorded.get("sha256") == new["sha256"]:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import raysim
-from raysim.reproduction.provenance import commit
+from raysim.reproduction.provenance import commit, machine
+from raysim.store.summary import write_summary
 
 
 @pytest.fixture
@@ -39,3 +40,12 @@ def test_code_that_was_changed_or_added_is_marked(checkout: Path, name: str) -> 
 def test_outside_of_a_checkout_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raysim, "__file__", str(tmp_path / "raysim" / "__init__.py"))
     assert commit() is None
+
+
+def test_a_machine_names_the_gpu_of_the_trials(tmp_path: Path) -> None:
+    for name, gpu in (("a", "none"), ("b", "NVIDIA H100"), ("c", "NVIDIA H100")):
+        folder = tmp_path / "trials" / name / "fedavg"
+        folder.mkdir(parents=True)
+        write_summary(folder / "summary.json", {"fingerprint": {"gpu": gpu}})
+    assert ", NVIDIA H100, torch " in machine(tmp_path)
+    assert "cores, torch " in machine(tmp_path / "trials")
