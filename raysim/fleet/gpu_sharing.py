@@ -31,7 +31,7 @@ from raysim.measures.scoring import Evaluate, block_samples
 
 LOG = logging.getLogger("raysim")
 
-CONTEXT_BYTES = 600 * 2**20
+CONTEXT_BYTES = 700 * 2**20
 """Allowance for a process's GPU memory beside torch's tensors: CUDA context and loaded kernels."""
 
 MARGIN = 0.1

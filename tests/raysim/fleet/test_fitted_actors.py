@@ -14,6 +14,7 @@ from algorithms import Local, Participation, begin, fedavg, next_round
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.gpu_sharing import CONTEXT_BYTES
 from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.pool import ActorPool
 from raysim.fleet.ray_runtime import lean
@@ -33,7 +34,7 @@ class MeasuredPool(ActorPool):
         self.device, self.driver_may_help = "cpu", True
 
     def _measured(self, plans: Mapping[str, WorkerPlan]) -> tuple[int, int]:
-        return 3 * GB // 2 - 600 * 2**20, 8 * GB
+        return 3 * GB // 2 - CONTEXT_BYTES, 8 * GB
 
 
 class Measured(ClientActors):

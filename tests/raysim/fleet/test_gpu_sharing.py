@@ -13,6 +13,7 @@ from algorithms.names import ALGORITHMS
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.gpu_sharing import (
+    CONTEXT_BYTES,
     MAX_SHARERS,
     arranged,
     fraction,
@@ -49,8 +50,8 @@ def test_a_part_holds_the_peak_the_context_the_data_and_the_margin() -> None:
     for total in (8 * GB, 24 * GB, 80 * GB, 141 * GB):
         for peak in range(GB // 10, total, total // 50):
             k = sharers(peak, total)
-            assert k == 1 or (peak + 600 * 2**20 + 0.2 * total / k) <= 0.9 * total / k + 1
-            assert k == MAX_SHARERS or (peak + 600 * 2**20) > 0.7 * total / (k + 1) - 1
+            assert k == 1 or (peak + CONTEXT_BYTES + 0.2 * total / k) <= 0.9 * total / k + 1
+            assert k == MAX_SHARERS or (peak + CONTEXT_BYTES) > 0.7 * total / (k + 1) - 1
 
 
 @pytest.mark.parametrize(
