@@ -31,9 +31,6 @@ from raysim.measures.scoring import Evaluate, block_samples
 
 LOG = logging.getLogger("raysim")
 
-CONTEXT_BYTES = 700 * 2**20
-"""Allowance for a process's GPU memory beside torch's tensors: CUDA context and loaded kernels."""
-
 MARGIN = 0.1
 """Free share of an actor's part of a GPU: torch's allocator does not fill every gap."""
 
@@ -44,22 +41,21 @@ UNIT = 10_000
 """Smallest parts of a GPU that Ray counts."""
 
 
-def sharers(peak: int, total: int, context: int = CONTEXT_BYTES, margin: float = MARGIN + DEVICE_SHARE) -> int:
+def sharers(peak: int, total: int, margin: float = MARGIN + DEVICE_SHARE) -> int:
     """Return the number of actors that fit the memory of a GPU.
 
     It is the largest k from 1 to 16 with
 
-        peak + context <= (1 - margin) total / k
+        peak <= (1 - margin) total / k
 
     It is 1 if no k fits, because one actor did reach this peak on the GPU.
 
     Args:
-        peak: most bytes that torch took, in one process.
+        peak: most bytes that one process took.
         total: bytes of the GPU.
-        context: bytes that a process takes beside them.
         margin: free share, for gaps and for the data that actors keep.
     """
-    return min(MAX_SHARERS, max(1, floor((1 - margin) * total / (peak + context))))
+    return min(MAX_SHARERS, max(1, floor((1 - margin) * total / peak)))
 
 
 def arranged(sharers: int, gpus: int, places: int, actors: int | None = None) -> tuple[int, int]:
@@ -91,7 +87,7 @@ def shared_gpus(demand: ActorDemand, peak: int, total: int, nodes: Sequence[RayN
 
     Args:
         demand: demand of actors with a whole GPU each.
-        peak: most bytes that a plan takes of a GPU.
+        peak: most bytes that an actor takes of a GPU.
         total: bytes of a GPU.
         nodes: living nodes.
         blocks: most blocks of a round: an actor without one would be idle.
@@ -105,7 +101,7 @@ def shared_gpus(demand: ActorDemand, peak: int, total: int, nodes: Sequence[RayN
     number, shared = arranged(held, gpus, places, demand.number)
     each = replace(demand.each, gpus=fraction(shared))
     LOG.info(
-        'fleet.gpus_per_actor = "auto": a block takes %d of %d MiB, so a GPU holds %d actors; %d of %g GPU each',
+        'fleet.gpus_per_actor = "auto": an actor takes %d of %d MiB, so a GPU holds %d actors; %d of %g GPU each',
         *(peak >> 20, total >> 20, held, number, each.gpus),
     )
     return replace(demand, number=number, each=each)
@@ -119,7 +115,7 @@ def fraction(sharers: int) -> float:
 def measured_by(
     probe: Any, plans: Mapping[str, WorkerPlan], copy_to: Callable[[str, WorkerPlan], Any]
 ) -> tuple[int, int]:
-    """Return the most bytes that a plan takes of a GPU, and the GPU's bytes, as a client actor measures them.
+    """Return the most bytes that an actor takes of a GPU, and the GPU's bytes, as a client actor measures them.
 
     Args:
         probe: handle of the actor, which has a whole GPU.
@@ -138,13 +134,18 @@ def measured_by(
 
 
 def measured(plan: WorkerPlan) -> tuple[int, int]:
-    """Return the most bytes of this process's GPU that torch takes for a plan, and the GPU's bytes."""
+    """Return the most bytes of its GPU that this process takes for a plan, and the GPU's bytes.
+
+    The CUDA context and loaded kernels count, as does all that other programs hold.
+    """
     # Leave out memory of an earlier plan, which cycles may keep alive.
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     rehearse(plan)
-    return torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1]
+    free, total = torch.cuda.mem_get_info()
+    beside = total - free - torch.cuda.memory_reserved()
+    return torch.cuda.max_memory_reserved() + beside, total
 
 
 def rehearse(plan: WorkerPlan) -> None:

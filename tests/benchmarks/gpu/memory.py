@@ -13,12 +13,11 @@ from typing import Any
 
 import torch
 
-from raysim.fleet.gpu_sharing import CONTEXT_BYTES
 from tests.benchmarks.command import experiment_of
 from tests.benchmarks.gpu.setting import MIB, Add, Setting, attempt, gpu_memory, steady
 from tests.benchmarks.peers.loads import CIFAR, MNIST, Load
 
-CHOICE = re.compile(r'"auto": a block takes (\d+) of (\d+) MiB, so a GPU holds (\d+) actors; (\d+) of ([\d.]+) GPU')
+CHOICE = re.compile(r'"auto": an actor takes (\d+) of (\d+) MiB, so a GPU holds (\d+) actors; (\d+) of ([\d.]+) GPU')
 NAMED = re.compile(r"set fleet\.block = (\d+)")
 
 BALLAST = """
@@ -65,8 +64,7 @@ def _context(device: str) -> Mapping[str, Any]:
         raise RuntimeError("left out: needs a GPU")
     torch.ones(1024, 1024, device="cuda").matmul(torch.ones(1024, 1024, device="cuda")).sum().item()
     free, total = torch.cuda.mem_get_info()
-    taken = (total - free - torch.cuda.memory_reserved()) // MIB
-    return {"measured, MiB": taken, "predicted, MiB": CONTEXT_BYTES // MIB}
+    return {"measured, MiB": (total - free - torch.cuda.memory_reserved()) // MIB}
 
 
 def _chosen(setting: Setting, name: str, load: Load) -> Mapping[str, Any]:
@@ -77,10 +75,9 @@ def _chosen(setting: Setting, name: str, load: Load) -> Mapping[str, Any]:
     found = CHOICE.search((done.folder / "run.log").read_text(encoding="utf-8"))
     if found is None:
         raise RuntimeError("run.log names no choice")
-    block, total, held, actors = (int(number) for number in found.groups()[:4])
-    predicted = actors * (block + CONTEXT_BYTES // MIB)
-    figures = {"actors": actors, "a GPU holds": held, "of a block, MiB": block, "GPU, MiB": total}
-    return {**figures, "predicted, MiB": predicted, "measured, MiB": memory.peak, "seconds a round": steady(done)}
+    each, total, held, actors = (int(number) for number in found.groups()[:4])
+    figures = {"actors": actors, "a GPU holds": held, "of an actor, MiB": each, "GPU, MiB": total}
+    return {**figures, "predicted, MiB": actors * each, "measured, MiB": memory.peak, "seconds a round": steady(done)}
 
 
 def _refused(setting: Setting, experiment: Mapping[str, Any]) -> Mapping[str, Any]:

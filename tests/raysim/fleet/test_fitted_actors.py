@@ -14,7 +14,6 @@ from algorithms import Local, Participation, begin, fedavg, next_round
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.gpu_sharing import CONTEXT_BYTES
 from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.pool import ActorPool
 from raysim.fleet.ray_runtime import lean
@@ -27,14 +26,14 @@ GB = 10**9
 
 
 class MeasuredPool(ActorPool):
-    """Actors on CPUs, and GPUs of 8 GB of which a block is said to take 1.5 GB: three share one."""
+    """Actors on CPUs, and GPUs of 8 GB of which an actor is said to take 1.5 GB: three share one."""
 
     def __init__(self, actors: int | None) -> None:
         super().__init__(ActorDemand(actors, ActorResources(gpus=1), by_memory=True), None)
         self.device, self.driver_may_help = "cpu", True
 
     def _measured(self, plans: Mapping[str, WorkerPlan]) -> tuple[int, int]:
-        return 3 * GB // 2 - CONTEXT_BYTES, 8 * GB
+        return 3 * GB // 2, 8 * GB
 
 
 class Measured(ClientActors):

@@ -13,7 +13,6 @@ from algorithms.names import ALGORITHMS
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.gpu_sharing import (
-    CONTEXT_BYTES,
     MAX_SHARERS,
     arranged,
     fraction,
@@ -30,28 +29,27 @@ GB = 10**9
 
 
 @pytest.mark.parametrize(
-    ("peak", "total", "context", "margin", "expected"),
+    ("peak", "total", "margin", "expected"),
     [
-        (1 * GB, 8 * GB, 0, 0.0, 8),
-        (1 * GB, 8 * GB, 1 * GB, 0.0, 4),
-        (1 * GB, 8 * GB, 0, 0.5, 4),
-        (3 * GB, 8 * GB, 0, 0.0, 2),
-        (3 * GB, 8 * GB, 0, 0.3, 1),
-        (8 * GB, 8 * GB, 0, 0.0, 1),
-        (8 * GB, 8 * GB, 1 * GB, 0.1, 1),
-        (1, 80 * GB, 0, 0.1, MAX_SHARERS),
+        (1 * GB, 8 * GB, 0.0, 8),
+        (2 * GB, 8 * GB, 0.0, 4),
+        (1 * GB, 8 * GB, 0.5, 4),
+        (3 * GB, 8 * GB, 0.0, 2),
+        (3 * GB, 8 * GB, 0.3, 1),
+        (9 * GB, 8 * GB, 0.1, 1),
+        (1, 80 * GB, 0.1, MAX_SHARERS),
     ],
 )
-def test_sharers_leave_the_margin(peak: int, total: int, context: int, margin: float, expected: int) -> None:
-    assert sharers(peak, total, context, margin) == expected
+def test_sharers_leave_the_margin(peak: int, total: int, margin: float, expected: int) -> None:
+    assert sharers(peak, total, margin) == expected
 
 
-def test_a_part_holds_the_peak_the_context_the_data_and_the_margin() -> None:
+def test_a_part_holds_the_peak_the_data_and_the_margin() -> None:
     for total in (8 * GB, 24 * GB, 80 * GB, 141 * GB):
         for peak in range(GB // 10, total, total // 50):
             k = sharers(peak, total)
-            assert k == 1 or (peak + CONTEXT_BYTES + 0.2 * total / k) <= 0.9 * total / k + 1
-            assert k == MAX_SHARERS or (peak + CONTEXT_BYTES) > 0.7 * total / (k + 1) - 1
+            assert k == 1 or peak + 0.2 * total / k <= 0.9 * total / k + 1
+            assert k == MAX_SHARERS or peak > 0.7 * total / (k + 1) - 1
 
 
 @pytest.mark.parametrize(
