@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,6 +57,9 @@ TOKEN_SETTINGS = RayPart("ray._raylet.Config", "this process keeps the token of 
 CONTROL_STORE = RayPart("ray._raylet.GcsClient", "a wrong address is noticed only after minutes")
 WORKER = RayPart("ray._private.worker.global_worker", "errors do not quote an actor's last output")
 
+DRAWING = ("ray._raylet", "ray._private.node", "ray._private.external_storage")
+"""Modules of Ray that draw ids and ports from Python's `random`."""
+
 START = (CLUSTER_SWITCH, NODE, TOKENS, TOKEN_SETTINGS, CONTROL_STORE, WORKER)
 """Parts that client actors need."""
 
@@ -72,6 +76,14 @@ ZIP_ENTRY = 76
 """Bytes of a file's entry in Ray's zip archive, beside its content and twice its name."""
 
 _told: set[str] = set()
+
+
+def draw_apart() -> None:
+    """Give Ray a generator of its own: it starts in a thread beside a user's code, whose draws are keyed."""
+    for name in DRAWING:
+        module = import_module(name)
+        if vars(module).get("random") is random:
+            vars(module)["random"] = random.Random()
 
 
 def untold(parts: tuple[RayPart, ...]) -> str:

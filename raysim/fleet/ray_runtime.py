@@ -26,7 +26,7 @@ from raysim.fleet import ray_cleanup
 from raysim.fleet.address import check_address
 from raysim.fleet.calls import START_SECONDS, ActorTimeouts, one_line
 from raysim.fleet.prometheus import PUBLISH_SECONDS
-from raysim.fleet.ray_private import CLUSTER_SWITCH, CONTROL_STORE, NODE, TOKEN_SETTINGS, TOKENS
+from raysim.fleet.ray_private import CLUSTER_SWITCH, CONTROL_STORE, NODE, TOKEN_SETTINGS, TOKENS, draw_apart
 from raysim.fleet.resources import living_nodes, this_node
 
 LOG = logging.getLogger("raysim")
@@ -216,6 +216,7 @@ def running(cpus: int, address: str | None) -> Iterator[None]:
 @contextmanager
 def _connected(folder: Path | None = None, **given: Any) -> Iterator[None]:
     """Make this process Ray's driver in the context; with a folder, of a new Ray there."""
+    draw_apart()
     try:
         with _signals_kept():
             if folder is None:

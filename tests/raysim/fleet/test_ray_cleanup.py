@@ -157,9 +157,25 @@ def blocked(process: psutil.Process) -> int:
     return int(next(line.split()[1] for line in lines if line.startswith("SigBlk")), 16)
 
 
+ENOUGH = """
+from pathlib import Path
+
+import torch
+
+
+def enough(outputs, y):
+    return torch.full((len(y),), float(Path(__file__).with_name("now").exists()))
+"""
+"""A metric that is 1 from the moment at which a file lies beside it."""
+
+
 @pytest.mark.slow
 def test_nothing_stays_after_success(tmp_path: Path, temporary: Path) -> None:
-    with started(tmp_path, temporary, "--set", "rounds=1500") as run:
+    (tmp_path / "mine.py").write_text(ENOUGH)
+    metrics = ("--set", "partition.local_test=0.2", "--set", 'evaluate.metrics=["mine:enough"]')
+    until_then = ("--set", "evaluate.every=1", "--set", "evaluate.target.local_enough=1")
+    with started(tmp_path, temporary, *metrics, *until_then, "--set", "evaluate.until_target=true") as run:
+        (tmp_path / "now").touch()
         assert run.driver.wait(WAIT_SECONDS) == 0
         assert run.gone() and list(temporary.iterdir()) == []
 

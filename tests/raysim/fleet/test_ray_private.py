@@ -76,3 +76,25 @@ def test_ray_alone_checks_a_folder_that_raysim_cannot_count(tmp_path: Path, monk
         file.truncate(200 * 2**20)  # above the limit of the job server
     assert job_files.checked_folder(tmp_path, "quickstart") == (tmp_path, "quickstart", ())
     assert sent_sizes(tmp_path, [])["large"] > 200 * 2**20
+
+
+DRAWS = """
+import random
+import sys
+
+import numpy as np
+
+from raysim.fleet.ray_runtime import running
+
+def state():
+    return random.getstate(), np.random.get_state()[1].tolist()
+
+before = state()
+with running(1, None):
+    pass
+sys.exit(before != state())
+"""
+
+
+def test_a_start_and_an_end_draw_from_no_generator_that_a_users_code_draws_from() -> None:
+    assert subprocess.run([sys.executable, "-c", DRAWS], cwd=ROOT, check=False).returncode == 0
