@@ -8,10 +8,11 @@ from typing import Literal
 
 from algorithms import Block
 from raysim.fleet.calls import ActorTimeouts
+from raysim.fleet.gpu_sharing import gpus_of, idle_notice
 from raysim.fleet.pool import ActorPool
 from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.ray_private import START, untold
-from raysim.fleet.resources import ActorDemand, ActorResources
+from raysim.fleet.resources import ActorDemand, ActorResources, living_nodes
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.watching.loggers.logger import Logger
 
@@ -53,7 +54,7 @@ class ClientActors:
     ) -> None:
         gpus, by_memory = (1.0, True) if gpus_per_actor == "auto" else (gpus_per_actor, False)
         demand = ActorDemand(actors, ActorResources(cpus_per_actor, gpus, labels or {}), by_memory, pinned)
-        self._lent, self._group = pool is not None, group
+        self._lent, self._group, self._idle = pool is not None, group, ""
         self.pool = pool or ActorPool(demand, address, timeouts)
         self.device, self.driver_may_help = self.pool.device, self.pool.driver_may_help
         self.loggers: Mapping[str, Logger] = {"prometheus": self.pool.meter}
@@ -95,7 +96,10 @@ class ClientActors:
 
     def fit(self, plans: Mapping[str, WorkerPlan], updates: int) -> None:
         """Start the actors if their number depends on the plans; see `ActorPool.fit`."""
+        wanted = self.pool.demand.number
         self.pool.fit(plans, updates)
+        if self.device == "cuda" and not self.pool.demand.pinned:
+            self._idle = idle_notice(wanted or max(self.workers, gpus_of(living_nodes())), plans)
 
     def skip(self, updates: int) -> None:
         """Leave out client updates that an earlier command ran; see `ActorPool.skip`."""
@@ -108,6 +112,7 @@ class ClientActors:
         tell: Callable[[str], None] = lambda text: None,
     ) -> RayFleet:
         """Return a fleet on these actors, each with a worker of its own."""
-        if lacking := untold(START):
-            tell(lacking)
+        for notice in filter(None, (untold(START), self._idle)):
+            tell(notice)
+        self._idle = ""
         return RayFleet(self.pool, plan, self._group, done, tell)

@@ -96,7 +96,7 @@ def shared_gpus(demand: ActorDemand, peak: int, total: int, nodes: Sequence[RayN
         InputError: the GPUs do not hold the wanted number.
     """
     held, nodes = sharers(peak, total), [node for node in nodes if demand.each.on(node)]
-    gpus = int(capacity(1, [node["Resources"]["GPU"] for node in nodes]))
+    gpus = gpus_of(nodes)
     places = min(blocks, replace(demand.each, gpus=0).room(nodes))
     number, shared = arranged(held, gpus, places, demand.number)
     each = replace(demand.each, gpus=fraction(shared))
@@ -105,6 +105,28 @@ def shared_gpus(demand: ActorDemand, peak: int, total: int, nodes: Sequence[RayN
         *(peak >> 20, total >> 20, held, number, each.gpus),
     )
     return replace(demand, number=number, each=each)
+
+
+def gpus_of(nodes: Sequence[RayNode]) -> int:
+    """Return the number of whole GPUs of some nodes."""
+    return int(capacity(1, [node["Resources"].get("GPU", 0) for node in nodes]))
+
+
+def idle_notice(places: int, plans: Mapping[str, WorkerPlan]) -> str:
+    """Return the notice that a round has fewer blocks than GPUs or actors; "" if smaller blocks would not help.
+
+    Args:
+        places: number of GPUs, or of actors if these are more.
+        plans: plan of each algorithm, by name.
+    """
+    plan = max(plans.values(), key=lambda each: each.blocks)
+    smaller = ceil(plan.cohort / places)
+    if plan.blocks >= places or smaller >= plan.block_size(plan.cohort):
+        return ""
+    return (
+        f"blocks a round: {plan.blocks}, for {places} GPUs or actors, so some train nothing; "
+        f"set fleet.block = {smaller} (a new run, whose last digits differ)"
+    )
 
 
 def fraction(sharers: int) -> float:

@@ -104,6 +104,19 @@ def test_no_actor_starts_that_would_have_no_block(two_gpus: None, plan: WorkerPl
         assert (place.workers, place.pool.demand.each.gpus) == (1, 1.0)
 
 
+def test_a_gpu_without_a_block_is_told_once(two_gpus: None, plan: WorkerPlan) -> None:
+    told: list[str] = []
+    with Measured(None) as place:
+        place.device = "cuda"
+        place.fit({"whole": replace(plan, block=8)}, 1)
+        for _ in range(2):
+            place.fleet(plan, tell=told.append).close()
+    assert told == [
+        "blocks a round: 1, for 2 GPUs or actors, so some train nothing; set fleet.block = 4 (a new run, whose last "
+        "digits differ)"
+    ]
+
+
 def test_more_actors_than_fit_are_refused(two_gpus: None, plan: WorkerPlan) -> None:
     with pytest.raises(InputError, match=r"fleet.actors = 7: must be at most 6"), Measured(7) as place:
         place.fit({"fedavg": plan}, 1)

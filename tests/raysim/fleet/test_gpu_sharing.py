@@ -16,6 +16,7 @@ from raysim.fleet.gpu_sharing import (
     MAX_SHARERS,
     arranged,
     fraction,
+    idle_notice,
     largest_block,
     measured,
     rehearse,
@@ -114,6 +115,21 @@ def plan_of(population: Path, name: str, block: int, cohort: int = 6, device: st
     model = ModelPlan("mlp", {"hidden": (16,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
     algorithm = named(name, Participation(cohort=cohort), Local(lr=0.1))
     return WorkerPlan(population, model, algorithm, population.parent / "personal", block, device).resolved()
+
+
+@pytest.mark.parametrize(
+    ("block", "places", "told"),
+    [
+        (3, 2, ""),
+        (3, 3, "blocks a round: 2, for 3 GPUs or actors, so some train nothing; set fleet.block = 2 "),
+        (6, 6, "blocks a round: 1, for 6 GPUs or actors, so some train nothing; set fleet.block = 1 "),
+        (1, 8, ""),  # six clients cannot make more blocks
+    ],
+)
+def test_gpus_without_a_block_are_told(population: Path, block: int, places: int, told: str) -> None:
+    plans = {"one": plan_of(population, "fedavg", 6), "other": plan_of(population, "fedavg", block)}
+    notice = idle_notice(places, plans)
+    assert notice.startswith(told) and bool(notice) == bool(told)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
