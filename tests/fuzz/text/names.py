@@ -58,6 +58,10 @@ class Output(io.StringIO):
     encoding = "utf-8"  # type: ignore[assignment]
 
 
+LINKS = ("href", "xlink:href", "src", "srcset", "data", "action", "formaction", "poster", "style")
+"""Attributes whose value a browser follows. All others may name a script as any other text."""
+
+
 class Elements(HTMLParser):
     """Active elements and attributes of a page, and its texts."""
 
@@ -68,7 +72,9 @@ class Elements(HTMLParser):
         self._kind = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        handlers = [name for name, value in attrs if name.startswith("on") or "javascript:" in (value or "")]
+        handlers = [
+            name for name, value in attrs if name.startswith("on") or (name in LINKS and "script:" in (value or ""))
+        ]
         self.active += [tag, *handlers] if tag in ACTIVE or handlers else []
         self._kind = f"script {dict(attrs)}" if tag == "script" else ""
 
