@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow.compute import index_in
 from safetensors.numpy import save
 from torch import Tensor
 
@@ -106,7 +105,8 @@ class AlgorithmFolder:
             the folder starts anew.
         written: function to call in the writer's thread with each written row.
         reports: whether client updates return numbers of their own.
-        of_clients: ids of the training clients, `client`, and further columns of `updates.parquet` about them.
+        of_clients: ids of the training clients, `client`, ascending, and further columns of `updates.parquet` about
+            them.
         outcomes: whether client updates may come late, or never.
     """
 
@@ -356,8 +356,13 @@ def _fact(own: Returned, name: str, values: Any, count: int) -> pa.Array:
 
 def _facts(clients: np.ndarray, of_clients: pa.RecordBatch) -> dict[str, Any]:
     """Return the columns about the clients of some rows; null for a row of no client."""
-    places = index_in(pa.array(clients), of_clients.column("client"))
-    return {name: of_clients.column(name).take(places) for name in of_clients.schema.names[1:]}
+    names = of_clients.schema.names[1:]
+    if not names:
+        return {}
+    known = of_clients.column("client").to_numpy()  # ascending
+    places = np.minimum(np.searchsorted(known, clients), len(known) - 1)
+    rows = pa.array(places, mask=known[places] != clients)
+    return {name: of_clients.column(name).take(rows) for name in names}
 
 
 def _of_block(report: RoundReport, fact: str) -> np.ndarray:

@@ -22,8 +22,8 @@ from tests.benchmarks.peers.loads import Load
 from tests.benchmarks.plain import WARM, model_table
 
 ACTORS = 2
-LEAST, LONGER = 8, 3
-"""Fewest rounds of a median, and factor by which a run with fewer is repeated longer."""
+LEAST, LEAST_SECONDS, LONGER = 8, 3.0, 3
+"""Fewest rounds of a median, fewest seconds that they take, and factor by which a run with less is repeated longer."""
 
 ROUND = re.compile(r"^(\S+ \S+) INFO (\S+): round (\d+) in ", re.MULTILINE)
 """Line of `run.log` about a round: time of its end, algorithm, round."""
@@ -68,16 +68,14 @@ class Command:
 
     def counts(self, name: str = "fedavg") -> bool:
         """Return whether enough rounds of an algorithm follow the first ones that all actors took part in."""
-        return self._last(name) - self._first(name) >= LEAST
+        counted = self.round_seconds(name)
+        return len(counted) >= LEAST and sum(counted) >= LEAST_SECONDS
 
     def _first(self, name: str) -> int:
         """Return the last round that does not count: all actors have taken part, and are warm."""
         table = self._updates(name)
         rounds, owners = (table[column].to_numpy() for column in ("round", "machine_actor"))
         return max(int(rounds[owners == actor].min(initial=sys.maxsize - WARM)) for actor in range(ACTORS)) + WARM
-
-    def _last(self, name: str) -> int:
-        return int(self._updates(name)["round"].to_numpy().max())
 
     def _updates(self, name: str) -> pa.Table:
         return pq.read_table(self.folder / name / "updates.parquet", columns=["round", "machine_actor"])
