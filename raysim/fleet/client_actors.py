@@ -99,7 +99,10 @@ class ClientActors:
         wanted = self.pool.demand.number
         self.pool.fit(plans, updates)
         if self.device == "cuda" and not self.pool.demand.pinned:
-            self._idle = idle_notice(wanted or max(self.workers, gpus_of(living_nodes())), plans)
+            each = self.pool.demand.each
+            chosen = wanted is None and self.pool.demand.by_memory
+            gpus = gpus_of([node for node in living_nodes() if each.on(node)]) if chosen else 0
+            self._idle = idle_notice(max(self.workers, gpus), plans)
 
     def skip(self, updates: int) -> None:
         """Leave out client updates that an earlier command ran; see `ActorPool.skip`."""

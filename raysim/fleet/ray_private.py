@@ -58,7 +58,7 @@ CONTROL_STORE = RayPart("ray._raylet.GcsClient", "a wrong address is noticed onl
 WORKER = RayPart("ray._private.worker.global_worker", "errors do not quote an actor's last output")
 
 DRAWING = ("ray._raylet", "ray._private.node", "ray._private.external_storage")
-"""Modules of Ray that draw ids and ports from Python's `random`."""
+"""Modules of Ray that draw ids and ports from Python's `random`. A version that lacks one draws nothing there."""
 
 START = (CLUSTER_SWITCH, NODE, TOKENS, TOKEN_SETTINGS, CONTROL_STORE, WORKER)
 """Parts that client actors need."""
@@ -80,10 +80,9 @@ _told: set[str] = set()
 
 def draw_apart() -> None:
     """Give Ray a generator of its own: it starts in a thread beside a user's code, whose draws are keyed."""
-    for name in DRAWING:
-        module = import_module(name)
-        if vars(module).get("random") is random:
-            vars(module)["random"] = random.Random()
+    for part in (RayPart(f"{name}.random", "") for name in DRAWING):
+        if part.find() is random:
+            setattr(part.module(), part.name, random.Random())
 
 
 def untold(parts: tuple[RayPart, ...]) -> str:

@@ -22,7 +22,7 @@ from tests.benchmarks.peers.loads import Load
 from tests.benchmarks.plain import WARM, model_table
 
 ACTORS = 2
-LEAST, LEAST_SECONDS, LONGER = 8, 3.0, 3
+LEAST, COUNTED_SECONDS, LONGER = 8, 3.0, 3
 """Fewest rounds of a median, fewest seconds that they take, and factor by which a run with less is repeated longer."""
 
 ROUND = re.compile(r"^(\S+ \S+) INFO (\S+): round (\d+) in ", re.MULTILINE)
@@ -69,7 +69,7 @@ class Command:
     def counts(self, name: str = "fedavg") -> bool:
         """Return whether enough rounds of an algorithm follow the first ones that all actors took part in."""
         counted = self.round_seconds(name)
-        return len(counted) >= LEAST and sum(counted) >= LEAST_SECONDS
+        return len(counted) >= LEAST and sum(counted) >= COUNTED_SECONDS
 
     def _first(self, name: str) -> int:
         """Return the last round that does not count: all actors have taken part, and are warm."""

@@ -73,7 +73,9 @@ class Elements(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         handlers = [
-            name for name, value in attrs if name.startswith("on") or (name in LINKS and "script:" in (value or ""))
+            name
+            for name, value in attrs
+            if name.startswith("on") or (name in LINKS and "script:" in (value or "").lower())
         ]
         self.active += [tag, *handlers] if tag in ACTIVE or handlers else []
         self._kind = f"script {dict(attrs)}" if tag == "script" else ""

@@ -117,6 +117,14 @@ def test_a_gpu_without_a_block_is_told_once(two_gpus: None, plan: WorkerPlan) ->
     ]
 
 
+def test_an_actor_of_several_gpus_leaves_none_without_a_block(two_gpus: None, plan: WorkerPlan) -> None:
+    told: list[str] = []
+    with ClientActors(None, 1, 2) as place:
+        place.fit({"whole": replace(plan, block=8)}, 1)
+        place.fleet(plan, tell=told.append).close()
+    assert (place.device, told) == ("cuda", [])
+
+
 def test_more_actors_than_fit_are_refused(two_gpus: None, plan: WorkerPlan) -> None:
     with pytest.raises(InputError, match=r"fleet.actors = 7: must be at most 6"), Measured(7) as place:
         place.fit({"fedavg": plan}, 1)

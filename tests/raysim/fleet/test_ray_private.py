@@ -10,7 +10,7 @@ import pytest
 
 from raysim.cluster import job_files
 from raysim.fleet import ray_private
-from raysim.fleet.ray_private import PACKAGING, START, RayPart, sent_sizes, untold
+from raysim.fleet.ray_private import PACKAGING, START, RayPart, draw_apart, sent_sizes, untold
 from tests.kit.runs import quick_run
 from tests.kit.workers import ROOT
 
@@ -94,6 +94,11 @@ with running(1, None):
     pass
 sys.exit(before != state())
 """
+
+
+def test_a_version_that_lacks_a_module_draws_nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_private, "DRAWING", ("ray._private.gone", "ray._private.worker"))
+    draw_apart()
 
 
 def test_a_start_and_an_end_draw_from_no_generator_that_a_users_code_draws_from() -> None:
