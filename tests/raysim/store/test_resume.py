@@ -1,13 +1,13 @@
 """A run that was stopped, in whatever way, ends as one that was not."""
 
+import logging
 import os
 import shutil
 import signal
 import sys
-import threading
-import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -305,18 +305,28 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int
     return int(done.value.code or 0), printed.out, printed.err
 
 
-def when(log: Path, text: str, act: Callable[[], None]) -> threading.Thread:
-    """Act as soon as the log says it."""
+class Signal(logging.Handler):
+    """Sends this process a signal at the first log line with a text; a thread that looks for it may come too late."""
 
-    def wait() -> None:
-        for _ in range(6000):
-            if log.is_file() and text in log.read_text():
-                return act()
-            time.sleep(0.01)
+    def __init__(self, text: str, number: int) -> None:
+        super().__init__()
+        self._text, self._number, self._sent = text, number, False
 
-    thread = threading.Thread(target=wait)
-    thread.start()
-    return thread
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._text in record.getMessage() and not self._sent:
+            self._sent = True
+            os.kill(os.getpid(), self._number)
+
+
+@contextmanager
+def signalled(text: str, number: int) -> Iterator[None]:
+    """Send a signal at a line of the log of a run in the context."""
+    handler = Signal(text, number)
+    logging.getLogger("raysim").addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger("raysim").removeHandler(handler)
 
 
 LONG: dict[str, Any] = {**PERSONAL, "rounds": 40, "evaluate": {"every": 0, "metrics": ["accuracy"]}}
@@ -336,9 +346,8 @@ def test_a_signal_stops_a_run_after_the_round(
     long: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int, status: int
 ) -> None:
     before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
-    thread = when(tmp_path / "run.log", "round 3 ", lambda: os.kill(os.getpid(), number))
-    ended, _, err = command(capsys, "run", long / "long.toml", "--inline", "--out", tmp_path)
-    thread.join()
+    with signalled("round 3 ", number):
+        ended, _, err = command(capsys, "run", long / "long.toml", "--inline", "--out", tmp_path)
     last = err.splitlines()[-1]
     assert ended == status and last.startswith("stopped after round ")
     assert last.endswith(f"; continue with: raysim resume {tmp_path} --inline")
@@ -358,9 +367,8 @@ def test_two_signals_stop_a_run_at_once(long: Path, tmp_path: Path, capsys: pyte
         with pytest.raises(KeyboardInterrupt):
             stop.ask(signal.SIGINT, None)
     capsys.readouterr()
-    thread = when(tmp_path / "run" / "config.toml", "", lambda: os.kill(os.getpid(), signal.SIGINT))
-    ended, _, err = command(capsys, "run", long / "long.toml", "--inline", "--out", tmp_path / "run")
-    thread.join()
+    with signalled("fingerprint", signal.SIGINT):
+        ended, _, err = command(capsys, "run", long / "long.toml", "--inline", "--out", tmp_path / "run")
     assert ended == 130 and err.splitlines()[-1].endswith(f"continue with: raysim resume {tmp_path / 'run'} --inline")
     assert (tmp_path / "run" / "config.toml").exists()
 
