@@ -1,6 +1,7 @@
 """Runs whose folder is at a URI: worked on here, stored there, continued from there."""
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -81,14 +82,23 @@ def test_wrong_input_leaves_nothing_there(far: Path) -> None:
     assert not far.exists() or not names(far)
 
 
+def _put_a_file_at(far: Path) -> None:
+    """Put a file where the run's folder was: nothing can be stored there.
+
+    A checkpoint on its way there makes the folder anew, at any moment.
+    """
+    while not far.is_file():
+        shutil.rmtree(far, ignore_errors=True)
+        with suppress(IsADirectoryError):
+            far.touch()
+
+
 @pytest.mark.slow
 def test_a_store_that_does_not_answer_for_a_while(far: Path) -> None:
     class Breaks(Ends):
         def round(self, number: int, metrics: dict[str, float]) -> None:
-            if number == 1:  # nothing can be written where a file stands in the way
-                while far.is_dir():  # a checkpoint may be on its way there
-                    shutil.rmtree(far, ignore_errors=True)
-                far.touch()
+            if number == 1:
+                _put_a_file_at(far)
             elif number == 5:
                 far.unlink()
 
@@ -101,9 +111,7 @@ def test_a_run_that_cannot_be_stored_at_the_end_says_where_it_is(far: Path, cach
     class Breaks(Ends):
         def round(self, number: int, metrics: dict[str, float]) -> None:
             if number == 6:
-                while far.is_dir():  # a checkpoint may be on its way there
-                    shutil.rmtree(far, ignore_errors=True)
-                far.touch()
+                _put_a_file_at(far)
 
     with pytest.raises(RuntimeError, match=r"the run has ended, and its files are in .*/cache/runs/\w+") as caught:
         quick_run(EXPERIMENT, far.as_uri(), inline=True, watcher=Breaks(far, 99))
