@@ -17,6 +17,12 @@ MAX_COLUMNS = 2**16
 MAX_BATCH_BYTES = 2**29
 """Largest size of a compressed Arrow batch when unpacked, 512 MiB; Arrow unpacks a batch as a whole."""
 
+MAX_EXPANSION = 2**12
+"""Largest number of decoded bytes for each byte of a file, 4,096; no real table repeats itself as often."""
+
+ALWAYS_DECODED = 2**30
+"""Decoded bytes up to which a file may expand as it likes, 1 GiB."""
+
 MAX_PIXELS = 2**26
 """Largest number of pixels in an encoded image, 67 million; an image of 8192 x 8192 has as many."""
 
@@ -52,6 +58,13 @@ def check_rows(where: str, rows: int) -> None:
 def check_columns(where: str, columns: int) -> None:
     """Raise InputError if a data set has too many columns."""
     check_bound(where, "columns", columns, "MAX_COLUMNS", "store them as one column of lists of a fixed size")
+
+
+def check_expansion(where: str, decoded: int, stored: int) -> None:
+    """Raise InputError if the bytes decoded so far are too many for those of the file."""
+    if decoded > ALWAYS_DECODED:
+        what, remedy = "decoded bytes for each byte of the file", "export it again without values that repeat so often"
+        check_bound(where, what, decoded // max(stored, 1), "MAX_EXPANSION", remedy)
 
 
 def check_memory(where: str, needed: int) -> None:

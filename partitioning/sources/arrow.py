@@ -37,7 +37,7 @@ def open_arrow(path: Path) -> Source:
                 rows += batch.num_rows
                 yield from split_batch(selected)
 
-    return StreamedSource(path.absolute().name, schema, read)
+    return StreamedSource(path.absolute().name, schema, read, path.stat().st_size)
 
 
 def _validate(batch: pa.RecordBatch, name: str, first: int) -> None:

@@ -44,7 +44,7 @@ def open_parquet(path: Path) -> Source:
                     for part in _decodable(str(path), batch.select(names)):
                         yield part.cast(wanted) if encoded else part
 
-    return StreamedSource(path.absolute().name, schema, read)
+    return StreamedSource(path.absolute().name, schema, read, path.stat().st_size)
 
 
 def _open(path: Path, encoded: Sequence[str] = ()) -> "ParquetFile":

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from partitioning.common.bounds import check_columns, check_rows
+from partitioning.common.bounds import check_columns, check_expansion, check_rows
 from partitioning.common.errors import InputError
 
 BATCH_BYTES = 16 * 2**20
@@ -62,19 +62,24 @@ class StreamedSource:
         name: name of the source in the manifest.
         schema: columns of every batch.
         read: function from column names to an iterator over all rows with these columns.
+        stored: bytes of the file if few of them may decode to many, else None.
     """
 
     name: str
     schema: pa.Schema
     read: Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
+    stored: int | None = None
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield all rows in order; columns that are not requested are not decoded."""
         check_columns(self.name, len(self.schema))
-        rows = 0
+        rows = decoded = 0
         for batch in self.read(self.schema.names if columns is None else list(columns)):
             rows += batch.num_rows
             check_rows(self.name, rows)
+            if self.stored is not None:
+                decoded += record_bytes(batch)
+                check_expansion(self.name, decoded, self.stored)
             yield batch
 
 

@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING
 
 from raysim.common.errors import InputError
 from raysim.config.tables import FleetTable
+from raysim.watching.notebook import default_watcher
+from raysim.watching.progress import Watcher
 
 if TYPE_CHECKING:  # It imports Ray.
     from raysim.fleet.client_actors import ClientActors
     from raysim.fleet.pool import ActorPool
+
+ENDING = "Ray is still starting: waiting, to end it in order"
+"""Text for the user while the end of actors waits."""
 
 SHARED = ("cpus_per_actor", "gpus_per_actor", "labels")
 """Keys of `[fleet]` that all runs on the same actors have in common."""
@@ -43,8 +48,12 @@ class Actors:
     def close(self) -> None:
         """End the actors, and Ray if this object started it; the next run starts them again."""
         pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.end()
+        if pool is None:
+            return
+        watcher = default_watcher() if pool.waits_for == "start" else Watcher()
+        watcher.stage(ENDING)
+        pool.end()
+        watcher.end()
 
     def place(self, table: FleetTable) -> ClientActors:
         """Return the client actors for a run with this `[fleet]` table.

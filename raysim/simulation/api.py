@@ -275,12 +275,19 @@ def _run_algorithms(
 @contextmanager
 def _ended(place: ClientActors | InlineWorkplace, options: RunOptions) -> Iterator[None]:
     """Begin the stage "end" after the context, and say what it waits for."""
-    try:
-        yield
-    finally:
+
+    def end() -> None:
         options.stopwatch.enter("end")
         if text := place.ending():
             options.watcher.stage(text)
+
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # the run's error matters, and not that of a watcher
+            end()
+        raise
+    end()
 
 
 def _population(experiment: Experiment, folder: Path, options: RunOptions) -> Population:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from partitioning import InputError
+from partitioning import InputError, make
 from partitioning.common import bounds
 from partitioning.sources.opening import open_source
 
@@ -61,14 +61,14 @@ def test_an_array_that_claims_too_much_is_refused(
         open_source(tmp_path / "a.npz")
 
 
-@pytest.mark.parametrize("make", [pa.ipc.new_file, pa.ipc.new_stream])
+@pytest.mark.parametrize("writer_of", [pa.ipc.new_file, pa.ipc.new_stream])
 def test_a_packed_batch_is_bounded_by_its_header(
-    make: Callable[..., pa.RecordBatchStreamWriter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    writer_of: Callable[..., pa.RecordBatchStreamWriter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = pa.table({"label": np.zeros(2000, np.int64), "word": pa.array(["a", "b"] * 1000).dictionary_encode()})
     for codec in ("zstd", "lz4", None):
         path = tmp_path / f"{codec}.arrow"
-        with make(str(path), table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        with writer_of(str(path), table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
             writer.write_table(table)
         assert next(open_source(path).batches()).num_rows == 2000
     monkeypatch.setattr(bounds, "MAX_BATCH_BYTES", 16_000)
@@ -76,6 +76,20 @@ def test_a_packed_batch_is_bounded_by_its_header(
     for codec in ("zstd", "lz4"):
         with pytest.raises(InputError, match="24,000 bytes: at most MAX_BATCH_BYTES = 16,000"):
             open_source(tmp_path / f"{codec}.arrow")
+
+
+def test_a_file_that_decodes_to_far_more_than_its_bytes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, texts = tmp_path / "a.parquet", pa.DictionaryArray.from_arrays(np.zeros(3000, np.int32), ["a" * 10**5])
+    pq.write_table(pa.table({"x": texts, "label": np.arange(3000) % 2}), path, store_schema=False)
+    source = open_source(path)
+    assert sum(batch.num_rows for batch in source.batches()) == 3000  # 300 MB: within the free GiB
+    monkeypatch.setattr(bounds, "ALWAYS_DECODED", 2**26)
+    assert sum(batch.num_rows for batch in source.batches(["label"])) == 3000
+    with pytest.raises(InputError, match=r"a.parquet has [\d,]+ decoded bytes for each byte .*MAX_EXPANSION = 4,096"):
+        make(source, tmp_path / "made", scheme="iid", clients=2)
+    assert [each.name for each in tmp_path.iterdir()] == ["a.parquet"]
 
 
 def test_columns_are_counted_before_they_are_read(tmp_path: Path) -> None:

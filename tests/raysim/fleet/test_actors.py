@@ -8,6 +8,8 @@ import pytest
 
 import raysim
 from raysim.config.tables import FleetTable
+from raysim.fleet.actors import ENDING
+from raysim.watching.progress import Watcher
 from tests.kit.runs import quick_run
 
 pytestmark = pytest.mark.usefixtures("own_ray")
@@ -50,3 +52,39 @@ def test_runs_share_their_actors_and_nothing_else(tmp_path: Path) -> None:
             assert (kept[name].folder / file).read_bytes() == (own.folder / file).read_bytes(), (name, result.name)
     file = "fedavg/model.safetensors"
     assert (kept["again"].folder / file).read_bytes() == (kept["first"].folder / file).read_bytes()
+
+
+class Texts(Watcher):
+    """Watcher that keeps the texts of stages; "" is the end."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def stage(self, text: str) -> None:
+        self.texts.append(text)
+
+    def end(self) -> None:
+        self.texts.append("")
+
+
+def test_closing_says_that_it_waits_while_ray_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    watcher = Texts()
+    monkeypatch.setattr("raysim.fleet.actors.default_watcher", lambda: watcher)
+    actors = raysim.Actors(actors=1)
+    with actors.place(FleetTable()) as place:
+        assert place.pool.waits_for == "start"
+        actors.close()
+    assert watcher.texts == [ENDING, ""]
+
+
+def test_a_watcher_that_fails_at_the_end_does_not_hide_the_error_of_the_run(tmp_path: Path) -> None:
+    class Fails(Watcher):
+        def stage(self, text: str) -> None:
+            if text == ENDING:
+                raise ValueError(text)
+
+        def round(self, round_number: int, metrics: dict[str, float]) -> None:
+            raise ValueError("a round has ended")
+
+    with pytest.raises(ValueError, match="a round has ended"):
+        quick_run(CONFIG, tmp_path / "run", actors=1, watcher=Fails())
