@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # It imports Ray.
     from raysim.fleet.client_actors import ClientActors
     from raysim.fleet.pool import ActorPool
 
-ENDING = "Ray is still starting: waiting, to end it in order"
+STILL_STARTING = "Ray is still starting: waiting, to end it in order"
 """Text for the user while the end of actors waits."""
 
 SHARED = ("cpus_per_actor", "gpus_per_actor", "labels")
@@ -51,7 +51,7 @@ class Actors:
         if pool is None:
             return
         watcher = default_watcher() if pool.waits_for == "start" else Watcher()
-        watcher.stage(ENDING)
+        watcher.stage(STILL_STARTING)
         pool.end()
         watcher.end()
 

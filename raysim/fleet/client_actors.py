@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from algorithms import Block
-from raysim.fleet.actors import ENDING
+from raysim.fleet.actors import STILL_STARTING
 from raysim.fleet.calls import ActorTimeouts
 from raysim.fleet.gpu_sharing import gpus_of, idle_notice
 from raysim.fleet.pool import ActorPool
@@ -93,7 +93,7 @@ class ClientActors:
     def ending(self) -> str:
         """Return a text if the run must wait for a start of Ray before it ends; "" otherwise."""
         waits = self.pool.waits_for == "start" and not self._lent
-        return ENDING if waits else ""
+        return STILL_STARTING if waits else ""
 
     def fit(self, plans: Mapping[str, WorkerPlan], updates: int) -> None:
         """Start the actors if their number depends on the plans; see `ActorPool.fit`."""

@@ -8,7 +8,7 @@ import pytest
 
 import raysim
 from raysim.config.tables import FleetTable
-from raysim.fleet.actors import ENDING
+from raysim.fleet.actors import STILL_STARTING
 from raysim.watching.progress import Watcher
 from tests.kit.runs import quick_run
 
@@ -74,13 +74,13 @@ def test_closing_says_that_it_waits_while_ray_starts(monkeypatch: pytest.MonkeyP
     with actors.place(FleetTable()) as place:
         assert place.pool.waits_for == "start"
         actors.close()
-    assert watcher.texts == [ENDING, ""]
+    assert watcher.texts == [STILL_STARTING, ""]
 
 
 def test_a_watcher_that_fails_at_the_end_does_not_hide_the_error_of_the_run(tmp_path: Path) -> None:
     class Fails(Watcher):
         def stage(self, text: str) -> None:
-            if text == ENDING:
+            if text == STILL_STARTING:
                 raise ValueError(text)
 
         def round(self, round_number: int, metrics: dict[str, float]) -> None:

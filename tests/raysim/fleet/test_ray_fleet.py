@@ -92,7 +92,7 @@ def start(fleet: RayFleet, hidden: int) -> State:
 
 def stored_sizes(references: list[Any]) -> list[int]:
     """Sizes of the objects that Ray holds in a node's store; it learns where they are a moment after they are made."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         stored = [place for place in get_object_locations(references).values() if place["node_ids"]]
         if len(stored) == len(references) or time.monotonic() > deadline:
