@@ -75,7 +75,7 @@ from algorithms.staticbn import static_bn
 from algorithms.training.compute import Compute
 from algorithms.training.local import Local
 from algorithms.training.method import Method
-from algorithms.training.terms import AffineTerm
+from algorithms.training.terms import AffineTerm, pull
 
 if TYPE_CHECKING:
     from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output
@@ -239,6 +239,7 @@ __all__ = [
     "per_fedavg",
     "pfedme",
     "phases",
+    "pull",
     "q_fedavg",
     "radfed",
     "radfeda",

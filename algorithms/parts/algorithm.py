@@ -142,6 +142,8 @@ class Algorithm:
         for part in {phase.local.part for phase in self.phases}:
             holds = any(entry.is_parameter and entry.is_in(part) for entry in layout.entries)
             require(holds, "local.part", part, "a part of the model with parameters", 'set local.part = "all"')
+        for phase in self.phases:
+            phase.local.method.check_terms()
         layouts = self.sharing.divide(layout)
         for option in self.folded:
             option.check_entries(layouts)

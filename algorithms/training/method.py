@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.clients import Census
+from algorithms.core.errors import require
 from algorithms.core.layouts import Scope
-from algorithms.training.terms import AffineTerm
+from algorithms.training.terms import RECEIVED, AffineTerm
 
 if TYPE_CHECKING:
     import torch
@@ -62,7 +63,10 @@ class Method:
         return [batch for batch in batches for _ in range(self.repeats)]
 
     def loss_term(self, module: nn.Module, steps: LocalSteps) -> Contrast | None:
-        """Return a further term of the loss, which needs autograd; None for none."""
+        """Return a further term of the loss that reads the model's features, such as `Contrast`; None for none.
+
+        A regulariser that is affine in the weights belongs into `terms`; any other one into `local.update`.
+        """
         return None
 
     def finish(self, steps: LocalSteps, lane: int, count: int) -> None:
@@ -76,6 +80,18 @@ class Method:
     def fitted(self, census: Census, reporting: int | None) -> Self:
         """Return the method for these training clients, and the number of clients that report in virtual time."""
         return self
+
+    def check_terms(self) -> None:
+        """Raise InputError if a term is none, or reads values that the method does not have."""
+        known = (RECEIVED, *self.slots)
+        for hook in ("first_terms", "terms"):
+            terms, name = getattr(self, hook), f"{type(self).__name__}.{hook}"
+            listed = isinstance(terms, tuple) and all(isinstance(each, AffineTerm) for each in terms)
+            require(listed, name, terms, "a tuple of AffineTerm", "write (AffineTerm(a=0.1),)")
+            for term in terms:
+                holds = term.v is None or term.v in known
+                allowed = f"{' or '.join(map(repr, known))}, the received weights or a slot of the method"
+                require(holds, f"{name} with AffineTerm.v", term.v, allowed, "name one of them")
 
     def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
         """Raise InputError if the local steps cannot train a model; nothing here. See `Algorithm.check_model`."""

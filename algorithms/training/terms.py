@@ -15,7 +15,7 @@ class AffineTerm:
     Args:
         a: factor of the weights.
         b: factor of v.
-        v: name of stacks that stay constant during a client update: a slot of `Local.slots`, or `RECEIVED`.
+        v: name of stacks that stay constant during a client update: a slot of the method, or `RECEIVED`, "received".
     """
 
     a: float = 0.0

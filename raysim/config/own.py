@@ -185,6 +185,9 @@ def check_rule(name: str, rule: object) -> None:
             f"server.rule = {name!r}: must be a class whose instances take (model, mean, total, memory, layout), as "
             "algorithms.Assign does; name one"
         )
+    keys = signature(rule).parameters.values()
+    if wrong := _fault(lambda: _key_fault(keys, ("rule", "aggregate"), "is a key of every rule"), rule, ()):
+        raise InputError(f"server.rule = {name!r}: must have parameters that can be keys, and {wrong}; change the class")
 
 
 def check_shape(name: str, function: Callable[..., Any], taken: Collection[str]) -> None:

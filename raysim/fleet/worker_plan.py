@@ -80,9 +80,10 @@ class ModelPlan:
         return (samples, self.classes) if self.labels is None else self.labels.shape_of_outputs(samples, shape)
 
     @property
-    def label(self) -> torch.Tensor:
-        """Label of a sample in training, with any values."""
-        return torch.zeros((), dtype=torch.int64) if self.labels is None else self.labels.label(self.shape)
+    def example(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Outputs and labels of two samples in training, with any values."""
+        label = torch.zeros((), dtype=torch.int64) if self.labels is None else self.labels.label(self.shape)
+        return torch.zeros(self.outputs(2, self.shape)), torch.stack([label, label])
 
     def build(self, tell: Callable[[str], object] | None = None) -> nn.Module:
         """Make the module; call `tell` with the source of its initial weights."""
@@ -195,8 +196,8 @@ def _check_loss(local: Local, model: ModelPlan) -> None:
     """Refuse a loss that does not fit the labels, or fails on a batch of them."""
     local.loss.check("class" if model.labels is None else model.labels.kind, model.classes)
     try:
-        outputs = torch.zeros(model.outputs(2, model.shape), requires_grad=True)
-        if not local.loss.mean(outputs, torch.stack([model.label, model.label])).requires_grad:
+        outputs, labels = model.example
+        if not local.loss.mean(outputs.requires_grad_(), labels).requires_grad:
             raise TypeError("it has no gradient by the outputs")
     except AlgorithmInputError:
         raise
@@ -314,7 +315,7 @@ class WorkerPlan:
         for phase in self.algorithm.phases:
             used, forms = phase.local.fitted(self.census).used(samples), phase.forms_models(layout)
             _check_loss(phase.local, self.model)
-            ways.append(choose(phase.local, module, sample, self.device, block, used, forms, self.model.label))
+            ways.append(choose(phase.local, module, sample, self.device, block, used, forms, self.model.example[1][0]))
         # All phases share one execution. A phase that cannot have the fastest one decides.
         compute = max(ways, key=lambda way: _SPECIAL.get(way.execution, len(_SPECIAL)))
         if self.algorithm.local.update is None:

@@ -19,7 +19,7 @@ from algorithms.training.loss import CrossEntropy, Loss, known
 from algorithms.training.losses import batch_losses
 from algorithms.training.statistics import add_statistics, load_statistics, statistics_of
 from raysim.common.errors import InputError
-from raysim.measures.metrics import Metric, Score, Values
+from raysim.measures.metrics import METRICS, Metric, Score, Values
 from raysim.measures.ranks import RANKED, log_odds, rank_keys
 
 Pairs: TypeAlias = Sequence[tuple[Packed, Packed]]
@@ -262,6 +262,21 @@ def _numbers(metric: Metric, outputs: torch.Tensor, y: torch.Tensor) -> NDArray[
         )
     values = numbers.double().reshape(len(y), -1).cpu().numpy()
     return np.concatenate([values, np.ones((len(y), 1))], 1)
+
+
+def check_metrics(metrics: Sequence[Metric], outputs: torch.Tensor, y: torch.Tensor) -> None:
+    """Raise InputError if a user's own metric gives no number for each sample.
+
+    An error that it raises on these outputs and labels, which are made up, decides nothing: the run will tell.
+    """
+    for metric in metrics:
+        if metric.sums is not None and METRICS.get(metric.name) is not metric:
+            try:
+                _numbers(metric, outputs.double(), y)
+            except InputError:
+                raise
+            except Exception:
+                continue
 
 
 def _by_owner(values: NDArray[np.float64], owners: NDArray[np.int64], count: int) -> NDArray[np.float64]:

@@ -60,9 +60,11 @@ def offer_resume(location: RunLocation, options: RunOptions) -> Iterator[None]:
 
         page = write_report([folder], folder / REPORT)
         raise DivergedError(f"{error}; {page} shows the rounds before") from None
-    except Exception:
+    except Exception as error:
         if has_begun(folder):
             saved = "is saved up to its last checkpoint" if has_checkpoint(folder) else "has no checkpoint yet"
+            if isinstance(error, OwnCodeError):
+                remedy = f"if nothing in your code is wrong, {remedy}; corrected code needs a new run"
             options.watcher.notice(f"the run {saved}; {remedy}")
         raise
 

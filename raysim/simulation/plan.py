@@ -28,6 +28,7 @@ from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.check import check_measures, measuring
 from raysim.measures.each_client import EachClient
 from raysim.measures.evaluate import Targets
+from raysim.measures.scoring import check_metrics
 from raysim.simulation.budget import check_updates, rounds_of
 from raysim.simulation.samples import PreparedSamples, prepare_samples
 from raysim.store.algorithm_folder import client_facts
@@ -175,6 +176,8 @@ def _resolved(
         of_options = [text for each in algorithm.folded if (text := each.describe(census.clients, experiment.seed))]
     for text in of_options:
         LOG.info("%s: %s", name, text)
+    with workers.keyed(Purpose.OWN_TRIAL):
+        check_metrics(targets.metrics, *workers.model.example)
     check_virtual_time(algorithm, workers.devices)
     check_updates(algorithm, census, workers.lanes or 1)
     check_measures(evaluate.measures, targets, evaluate.interval(0), algorithm, layouts)

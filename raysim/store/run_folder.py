@@ -62,7 +62,9 @@ def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[Path]:
             yield out
         except InputError as error:
             if _has_rounds(out):
-                raise InputError(f"{error}; finished rounds are kept: continue with {call('resume', out)}") from None
+                kept = f"finished rounds are kept: continue with {call('resume', out)}"
+                left = kept if has_checkpoint(out) else f"{out} has the rounds so far, and no checkpoint yet"
+                raise InputError(f"{error}; {left}") from None
             remove_run(out, algorithms)
             remove_empty(created)
             raise

@@ -88,7 +88,8 @@ def run_study(
     """
     plan, folder = _opened(config, out, changes)
     runner = runner_for(plan, folder / "trials", options, board.notice)
-    with _resumable(folder), study_folder(folder), run_log(folder / "run.log", LOG), one_input_error():
+    again = call("study", folder, *(["inline"] if options.inline else []))
+    with _resumable(folder, again), study_folder(folder), run_log(folder / "run.log", LOG), one_input_error():
         course = _planned(plan, folder, board)
         with runner:
             failed = _run_trials(course, runner, folder, board)
@@ -100,7 +101,7 @@ def run_study(
         name, text = next(iter(failed.items()))
         raise RuntimeError(
             f"{len(failed)} trials failed, {name} with {text}; see {folder / 'run.log'}, and run them again with: "
-            f"{call('study', folder)}"
+            f"{again}"
         )
     return course.progress(folder)
 
@@ -196,10 +197,10 @@ def _write(course: Course, folder: Path, board: Board, running: int) -> None:
 
 
 @contextmanager
-def _resumable(folder: Path) -> Iterator[None]:
-    """Name the command that resumes the study if it is interrupted."""
+def _resumable(folder: Path, again: str) -> Iterator[None]:
+    """Name the command `again` that resumes the study if it is interrupted."""
     try:
         yield
     except KeyboardInterrupt:
-        remedy = f"; continue with: {call('study', folder)}" if (folder / STUDY).is_file() else ""
+        remedy = f"; continue with: {again}" if (folder / STUDY).is_file() else ""
         raise StoppedError(f"stopped{remedy}") from None

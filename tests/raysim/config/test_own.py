@@ -43,6 +43,14 @@ class Whole:
         return mean, memory
 
 
+class Bare:
+    def __init__(self, share=0.5):
+        self.share = share
+
+    def __call__(self, model, mean, total, memory, layout):
+        return mean, memory
+
+
 def mine(
     participation: Participation,
     local: Local,
@@ -184,6 +192,8 @@ def test_its_own_server_rule_has_keys_as_well(folder: Path) -> None:
     assert table.server.rule == "own_algorithm:Whole"
     ours = {**BASE, "algorithm": {"name": "fedavg"}, "server": {"rule": "own_algorithm:Whole"}}
     assert repr(Experiment.of(ours, [folder]).algorithm[0].compose().server) == "Whole(share=1.0)"
+    with pytest.raises(InputError, match=r"server.rule = 'own_algorithm:Bare': .* share has no annotation"):
+        Experiment.of({**ours, "server": {"rule": "own_algorithm:Bare"}}, [folder])
 
 
 def test_its_keys_are_checked_and_changed_by_the_function_s_name(folder: Path) -> None:
