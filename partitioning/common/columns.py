@@ -123,10 +123,17 @@ def check_values(rows: pa.Table | pa.RecordBatch, *, name: str, first: int = 0, 
         missing: columns that may have missing values.
     """
     check_text(rows, name=name, first=first)
+    lacking = []
     for field, column in zip(rows.schema, rows.columns, strict=True):
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         if field.name not in missing and any(has_nulls(chunk) for chunk in chunks):
-            raise InputError(f"{name} has missing values in column {field.name!r}: fill them or drop those rows")
+            lacking.append(field.name)
+    if lacking:
+        where = f"column {lacking[0]!r}" if len(lacking) == 1 else f"the columns {listing(lacking)}"
+        raise InputError(
+            f"{name} has missing values in {where}: fill them or drop those rows; features may keep them if they are "
+            "named as `missing`"
+        )
 
 
 def distinct(columns: Iterable[pa.ChunkedArray | pa.Array]) -> list[Label]:

@@ -131,8 +131,8 @@ class DataTable(ConfigTable):
     """Text as tokens, `[data.text]`; by default a column of text is refused."""
     columns: ColumnsTable | None = None
     """Categories, dates and missing values of a table, `[data.columns]`; by default all columns are plain numbers."""
-    without: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(distinct)] | None = None
-    """Columns to leave out; by default none."""
+    without: Annotated[tuple[str, ...], AfterValidator(distinct)] | None = None
+    """Columns to leave out; by default, and with `[]`, none."""
     test: str | Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Global test set: a share of the rows, or a second data set; 0 keeps the data set's own. In Python also data in
     memory."""

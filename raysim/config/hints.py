@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from inspect import signature
@@ -19,6 +20,7 @@ from partitioning.schemes.registry import parameters
 from raysim.common.errors import InputError, MistakesError, UnknownError, each_error
 from raysim.config import own
 from raysim.config.check import ConfigTable, UnknownKeyError
+from raysim.config.read import short_name
 from raysim.data.catalogue import DATASETS
 from raysim.models.build import MODELS
 
@@ -88,7 +90,8 @@ def hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type[
 
 def _hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type[ConfigTable]]) -> InputError:
     if isinstance(error, UnknownKeyError):
-        question = _nearest_key(error, _algorithms(raw), list(_known(tables)))
+        algorithms = _algorithms(raw)
+        question = _nearest_key(error, [*map(short_name, algorithms)], [*_known(tables), *_of_own(algorithms)])
         return UnknownKeyError(error.where, error.name, error.allowed, error.of, question)
     if isinstance(error, UnknownError):
         return UnknownError(
@@ -154,6 +157,17 @@ def _known(tables: Mapping[str, type[ConfigTable]]) -> Iterator[_Key]:
     for stage_name, stage in STAGES.items():
         chains = product(_chains(tables), signature(stage).parameters)
         yield from (_Key(chain, name, "stage", stage_name) for chain, name in chains)
+
+
+def _of_own(algorithms: Collection[str]) -> Iterator[_Key]:
+    """Yield the keys of the user's own algorithms, which `--set` changes by the function's name."""
+    for name in algorithms:
+        if name not in ALGORITHMS:
+            with suppress(InputError):
+                keys = signature(own.resolve("algorithm.name", name, ALGORITHMS)).parameters
+                yield from (
+                    _Key("algorithm", key, "algorithm", short_name(name)) for key in keys if key not in own.PARTS
+                )
 
 
 def _chains(tables: Mapping[str, type[ConfigTable]]) -> list[str]:

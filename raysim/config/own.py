@@ -187,7 +187,9 @@ def check_rule(name: str, rule: object) -> None:
         )
     keys = signature(rule).parameters.values()
     if wrong := _fault(lambda: _key_fault(keys, ("rule", "aggregate"), "is a key of every rule"), rule, ()):
-        raise InputError(f"server.rule = {name!r}: must have parameters that can be keys, and {wrong}; change the class")
+        raise InputError(
+            f"server.rule = {name!r}: must have parameters that can be keys, and {wrong}; change the class"
+        )
 
 
 def check_shape(name: str, function: Callable[..., Any], taken: Collection[str]) -> None:

@@ -202,6 +202,11 @@ def test_its_keys_are_checked_and_changed_by_the_function_s_name(folder: Path) -
     for key, message in ({"exponnet": 1}, "did you mean 'exponent'"), ({"exponent": "x"}, "algorithm.exponent = 'x'"):
         with pytest.raises(InputError, match=message):
             Experiment.of({**BASE, "algorithm": {"name": "own_algorithm:mine", **key}}, [folder])
+    both = changed(
+        {**BASE, "algorithm": [{"name": n} for n in ("fedavg", "own_algorithm:mine")]}, ["algorithm.exponent=2.0"]
+    )
+    with pytest.raises(InputError, match="of algorithm fedavg: did you mean 'algorithm.mine.exponent'"):
+        Experiment.of(both, [folder])
 
 
 @pytest.mark.parametrize(
