@@ -55,7 +55,11 @@ def _mistakes(values: Mapping[str, Any]) -> Iterator[str]:
     yield from _optimizer(values)
 
 
+OF_ADAM = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
+"""Keys that only Adam reads, and their defaults."""
+
 OF_STEPS = {
+    **OF_ADAM,
     "momentum": 0.0,
     "nesterov": False,
     "weight_decay": 0.0,
@@ -87,6 +91,9 @@ def _of_own_update(values: Mapping[str, Any]) -> Iterator[str]:
 def _optimizer(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the mistakes of keys that do not go with the optimiser."""
     optimizer, momentum, options = values["optimizer"], values["momentum"], values["optimizer_options"]
+    for name, usual in OF_ADAM.items():
+        fits, allowed = optimizer == "adam" or values[name] == usual, f"left out with optimizer = {optimizer!r}"
+        yield from wrong(fits, f"local.{name}", values[name], allowed, "set local.optimizer_options, or remove it")
     allowed = f"0 with optimizer = {optimizer!r}"
     yield from wrong(optimizer == "sgd" or not momentum, "local.momentum", momentum, allowed, "remove it")
     holds = not values["nesterov"] or momentum > 0

@@ -205,7 +205,7 @@ def test_its_keys_are_checked_and_changed_by_the_function_s_name(folder: Path) -
     both = changed(
         {**BASE, "algorithm": [{"name": n} for n in ("fedavg", "own_algorithm:mine")]}, ["algorithm.exponent=2.0"]
     )
-    with pytest.raises(InputError, match="of algorithm fedavg: did you mean 'algorithm.mine.exponent'"):
+    with pytest.raises(InputError, match=r"of algorithm fedavg: did you mean 'algorithm.mine.exponent'"):
         Experiment.of(both, [folder])
 
 
