@@ -120,7 +120,7 @@ class Privacy(Option):
         ),
         Conflict(
             *("weights that are not equal", "privacy"),
-            "be Equal(), because a weight scales a clipped change",
+            "be equal, because a weight scales a clipped change",
             'set algorithm.weighting = "equal", or use fedavg',
         ),
         Conflict(

@@ -14,6 +14,9 @@ from algorithms.parts.settings import SETTINGS
 def check_conflicts(parts: Parts, devices: Devices | None = None) -> None:
     """Raise InputError for the first conflict of an algorithm's parts and options.
 
+    If a key can be set to mend it, the error has a line for each such key; other conflicts are told one by one, because
+    most of them vanish with the first.
+
     Args:
         parts: parts of a phase.
         devices: devices of the clients, which may set the virtual time.
@@ -24,9 +27,16 @@ def check_conflicts(parts: Parts, devices: Devices | None = None) -> None:
         has = SETTINGS.get(setting) or of_options.get(setting, "")
         return has if isinstance(has, str) else has(parts, devices)
 
+    lines: dict[str, str] = {}
     for one, other, must, remedy in conflicts_of(type(option) for option in parts.folded):
-        if (first := found(one)) and (second := found(other)):
-            raise InputError(f"{first} with {second}: must {must}; {remedy}")
+        is_set = remedy.startswith("set ")
+        if (is_set or not lines) and (first := found(one)) and (second := found(other)):
+            lines.setdefault(first, f"{first} with {second}: must {must}; {remedy}")
+            if not is_set:
+                break
+    if lines:
+        line, *others = lines.values()
+        raise InputError(line, others)
 
 
 def conflicts_of(options: Iterable[type[Option]]) -> tuple[Conflict, ...]:
@@ -37,8 +47,8 @@ def conflicts_of(options: Iterable[type[Option]]) -> tuple[Conflict, ...]:
 PAIRS: tuple[Conflict, ...] = (
     Conflict(
         *("weights by samples", "aggregate_every > 1"),
-        "be Equal() if models are redistributed, because each has trained on several clients",
-        "use Equal() or aggregate_every = 1",
+        "be equal if models are redistributed, because each has trained on several clients",
+        'set algorithm.weighting = "equal", or aggregate_every = 1',
     ),
     Conflict(
         *("weights that stay with the clients", "aggregate_every > 1"),

@@ -10,7 +10,7 @@ from algorithms.parts.option import ORDER, Option, Parts, Setting
 from algorithms.parts.rules import AfterRound
 from algorithms.parts.server import Assign, takes_updates
 from algorithms.parts.staleness import WeightedMix
-from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed
+from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed, name_of_weighting
 
 MEASURED = ("loss_after", "loss_received", "loss_rms", "score", "score_per_sample")
 """Entries of a report that are measured in evaluation."""
@@ -40,10 +40,15 @@ def _personal(parts: Parts, _: Devices | None) -> str:
     return f"personal {', '.join(stays)}" if stays else ""
 
 
+def _weighting(parts: Parts) -> str:
+    name = name_of_weighting(parts.weighting)
+    return f'weighting = "{name}"' if name else f"weighting = {parts.weighting}"
+
+
 def _weights_above_one(parts: Parts, _: Devices | None) -> str:
     if not isinstance(parts.schedule, Arrivals):
         return "synchronous rounds"
-    return f"weighting = {parts.weighting}" if isinstance(parts.weighting, Samples | SamplesUsed | ClientLoss) else ""
+    return _weighting(parts) if isinstance(parts.weighting, Samples | SamplesUsed | ClientLoss) else ""
 
 
 def _measured(parts: Parts, _: Devices | None) -> str:
@@ -113,15 +118,9 @@ SETTINGS: Mapping[str, Setting] = {
     'late = "stale"': _text(
         lambda a: a.schedule.participation.reporting.late == "stale", lambda a: 'algorithm.late = "stale"'
     ),
-    "weights by samples": _text(
-        lambda a: isinstance(a.weighting, Samples | SamplesUsed), lambda a: f"weighting = {a.weighting}"
-    ),
-    "weights that are not equal": _text(
-        lambda a: not isinstance(a.weighting, Equal), lambda a: f"weighting = {a.weighting}"
-    ),
-    "weights by reports": _text(
-        lambda a: not isinstance(a.weighting, Samples | SamplesUsed | Equal), lambda a: f"weighting = {a.weighting}"
-    ),
+    "weights by samples": _text(lambda a: isinstance(a.weighting, Samples | SamplesUsed), _weighting),
+    "weights that are not equal": _text(lambda a: not isinstance(a.weighting, Equal), _weighting),
+    "weights by reports": _text(lambda a: not isinstance(a.weighting, Samples | SamplesUsed | Equal), _weighting),
     "weights above one": _weights_above_one,
     "weights that stay with the clients": _text(
         lambda a: a.sharing.weights == "personal", lambda a: 'sharing.weights = "personal"'

@@ -71,6 +71,11 @@ def weighting_of(name: WeightingName) -> Weighting:
     return _NAMED[name]
 
 
+def name_of_weighting(weighting: Weighting) -> str:
+    """Return the name of a weighting; "" if it has none."""
+    return next((name for name, each in _NAMED.items() if each == weighting), "")
+
+
 LossKind = Literal["training", "after"]
 
 

@@ -177,7 +177,7 @@ def check_parameters(key: str, name: str, function: Callable[..., Any], wanted: 
         ) from None
 
 
-def check_rule(name: str, rule: object) -> None:
+def check_rule(name: str, rule: Any) -> None:
     """Raise InputError if `rule` is no server rule: a class whose instances take the arguments of `Server`."""
     taken = signature(rule.__call__).parameters if isinstance(rule, type) and callable(rule) else {}
     if [each for each in taken if each != "updates"] != ["self", "model", "mean", "total", "memory", "layout"]:

@@ -200,7 +200,7 @@ EQUAL = fedavg(POISSON, LOCAL, weighting="equal")
         (fedavg(Participation(0.5, by="size"), LOCAL, weighting="equal"), "sampling = 'size' with"),
         (fedavg(Participation(cohort=2, by=PowerOfChoice(3)), LOCAL, weighting="equal"), r"PowerOfChoice.* with"),
         (fedavg(replace(POISSON, active=0.5), LOCAL, weighting="equal"), "active = 0.5 with"),
-        (fedavg(POISSON, LOCAL), r"weighting = Samples\(\) with"),
+        (fedavg(POISSON, LOCAL), r"weighting = .samples. with"),
         (fedbs(POISSON, LOCAL), "weighting = .*Loss.* with"),
         (fednova(POISSON, LOCAL, weighting="equal"), r"weighting = PerStep\(.* with"),
         (replace(EQUAL, server=Stretched(LossPower(1.0, 0.1))), "must be a rule without the reports"),
@@ -213,6 +213,13 @@ EQUAL = fedavg(POISSON, LOCAL, weighting="equal")
 def test_what_the_accounting_does_not_cover_is_refused(algorithm: Algorithm, message: str) -> None:
     with pytest.raises(InputError, match=message):
         algorithm.having(PRIVATE)
+
+
+def test_keys_that_must_be_set_are_told_together() -> None:
+    with pytest.raises(InputError, match='must be "poisson"') as refused:
+        fedavg(Participation(0.5), LOCAL).having(PRIVATE)
+    (weighting,) = refused.value.others
+    assert weighting.startswith('weighting = "samples" with [privacy]: must be equal')
 
 
 @pytest.mark.parametrize(

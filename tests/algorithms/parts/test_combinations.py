@@ -67,7 +67,7 @@ PARTS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "the client's size for a model of many": (
         lambda: Algorithm(Rounds(aggregate_every=2), LOCAL, weighting=Samples()),
-        r"weighting = Samples\(\) with aggregate_every = 2: .* use Equal\(\)",
+        r"weighting = .samples. with aggregate_every = 2: .* set algorithm.weighting = .equal.",
     ),
     "the samples used for a model of many": (
         lambda: Algorithm(Rounds(aggregate_every=2), LOCAL, weighting=SamplesUsed()),

@@ -133,7 +133,7 @@ def test_weights() -> None:
 
 
 def test_weighing_by_samples_is_refused_where_models_are_redistributed() -> None:
-    with pytest.raises(InputError, match=r"aggregate_every = 3: must be Equal\(\)"):
+    with pytest.raises(InputError, match=r"aggregate_every = 3: must be equal"):
         Algorithm(Rounds(aggregate_every=3), Local(), weighting=Samples())
     assert radfed(Participation(), Local(), aggregate_every=3).weighting == Equal()
 
