@@ -42,6 +42,8 @@ BESIDE = {
     "server": "The keys of the rule, and those of the aggregate, stand beside these.",
     "uplink": "Each stage of the chain is a table with its name and the keys below it.",
     "downlink": "The stages of the chain are [those of the uplink](uplink.md).",
+    "topology": "Beside algorithms with a server it stands in the tables of `dpsgd` and `sgp` alone: "
+    '`topology = { graph = "ring" }`. [Topologies](../../explanation/topologies.md) says which graph is worth it.',
 }
 """Sentence below a table's own keys."""
 

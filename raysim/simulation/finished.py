@@ -219,6 +219,14 @@ class Run:
             elif rows := list(batches(path.with_suffix(".journal"))):
                 yield name, joined(rows, rows[0].schema)
 
+    def __str__(self) -> str:
+        """Return the metrics of each algorithm, a line each."""
+        lines = [
+            f"  {each.name}, {each.rounds} rounds: " + ", ".join(f"{n} {v:.4g}" for n, v in each.metrics.items())
+            for each in self.results
+        ]
+        return "\n".join([f"Run in {self.uri or self.folder}", *lines])
+
     def _repr_html_(self) -> str:
         from raysim.report.notebook import as_html
 

@@ -96,6 +96,9 @@ class Tags(HTMLParser):
 
 def test_it_shows_itself(done: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(done.folder.parent)
+    first, *lines = str(done).splitlines()
+    assert first == f"Run in {done.folder}" and len(lines) == len(done.results)
+    assert all(f"{each.name}, {each.rounds} rounds: " in line for each, line in zip(done.results, lines, strict=True))
     page = done._repr_html_()
     assert Tags(page).open == []
     assert "<b>a &amp; b</b>" in page and 'href="a &amp; b/report.html"' in page
