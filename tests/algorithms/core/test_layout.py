@@ -3,7 +3,9 @@ import pytest
 from torch import nn
 
 from algorithms import InputError, Kind, Layout
-from algorithms.core.layout import ALIGNMENT
+from algorithms.core.entries import Entry
+from algorithms.core.layout import ALIGNMENT, Packed
+from algorithms.core.layouts import Layouts
 from tests.kit.federation import perceptron
 
 
@@ -79,3 +81,16 @@ def test_counters_do_not_hide_parameters() -> None:
     for name, place in places.items():
         assert layout.parameters[place].all() == (name in dict(module.named_parameters())), name
     assert layout.parameters.sum() == sum(each.numel() for each in module.parameters())
+
+
+def test_a_newcomers_own_counters_begin_at_0_and_those_of_the_model_stay() -> None:
+    entries = (
+        Entry("norm.num_batches_tracked", (), Kind.STATISTIC, integer=True),
+        Entry("batches", (), Kind.SLOT, True),
+    )
+    layouts = Layouts(Layout(()), Layout(entries), Layout(()))
+    begun = layouts.begun(Packed(np.zeros(0, np.float32), np.full(layouts.personal.integers, 7)))
+    assert {name: int(value) for name, value in layouts.personal.unpack(begun).items()} == {
+        "norm.num_batches_tracked": 7,
+        "batches": 0,
+    }

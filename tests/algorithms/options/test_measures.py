@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from algorithms import Local, Participation, begin, fedavg, next_round, radfed
+from algorithms import Local, Participation, begin, dpsgd, fedavg, fedbuff, hierfavg, next_round, radfed
 from algorithms.core.layout import Layout, Packed
 from algorithms.core.windows import entered, variances
 from algorithms.options.measures import BatchStatistics, Directions, Divergence
@@ -41,6 +41,12 @@ def test_divergence_is_the_mean_over_pairs() -> None:
     assert found["dl"] == pytest.approx(cosines([each.floats[mask].astype(float) for each in sent]))
     moved = [each.floats[mask].astype(float) - received.floats[mask] for each in sent]
     assert found["dl_updates"] == pytest.approx(cosines(moved))
+
+
+def test_rounds_of_an_algorithms_own_are_measured_too() -> None:
+    for method in (dpsgd, fedbuff, hierfavg):
+        measured = method(Participation(), LOCAL).having(Divergence())
+        assert measured.has_own_round and measured.option(Divergence) == Divergence()
 
 
 def test_one_model_has_no_divergence_and_models_that_stay_point_apart() -> None:
