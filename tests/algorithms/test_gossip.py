@@ -215,6 +215,14 @@ def test_a_round_without_clients_changes_nothing(federation: Federation) -> None
     assert not len(Topology().tables(state, fleet)["edges"]["from"]) and not state.personal.newest
 
 
+def test_an_odd_number_of_clients_has_an_even_degree_unless_directed() -> None:
+    topology, five = Topology("random-regular", degree=3), np.arange(5)
+    with pytest.raises(InputError, match="degree = 3: must be below 5, and even if the number of clients is odd"):
+        topology.matrix(five, 0, 1)
+    directed = replace(topology, directed=True).matrix(five, 0, 1)
+    assert np.bincount(directed.senders).tolist() == [3] * 5
+
+
 def test_a_server_rule_is_refused() -> None:
     for make in (dpsgd, sgp):
         with pytest.raises(InputError, match=r"server\.rule = .*Mix.*: must be 'assign' if there is no server"):

@@ -14,6 +14,7 @@ from algorithms import (
     Option,
     Participation,
     PendingRound,
+    PowerOfChoice,
     begin,
     fedavg,
     fedbuff,
@@ -21,6 +22,7 @@ from algorithms import (
     start_round,
     start_synchronous,
 )
+from algorithms.options.oort import Oort
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import clients, perceptron
 
@@ -102,8 +104,9 @@ def test_a_subclass_of_local_is_refused() -> None:
 
 
 def test_samplers_are_given_to_the_schedule() -> None:
-    with pytest.raises(InputError, match=r"write Participation\(by=Importance"):
-        PLAIN.having(Importance())
+    for sampler in (Importance(), Oort(), PowerOfChoice(10)):
+        with pytest.raises(InputError, match=rf"write Participation\(by={type(sampler).__name__}"):
+            PLAIN.having(sampler)
 
 
 @pytest.mark.parametrize(
