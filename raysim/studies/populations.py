@@ -3,7 +3,7 @@
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -18,7 +18,8 @@ from raysim.config.data import PREPARATION, ROW_KEYS
 from raysim.config.experiment import Experiment
 from raysim.simulation.plan import plan_run, targets_of
 from raysim.simulation.population import population_of
-from raysim.studies.file import Study, StudyData, first_points
+from raysim.simulation.samples import prepare_samples
+from raysim.studies.file import Study, StudyData, varied_points
 from raysim.studies.keys import LOCAL_VALIDATION
 from raysim.studies.trial import on_population, trial_of, view
 
@@ -134,7 +135,8 @@ def fitted(study: Study, populations: Populations, searched: Populations) -> tup
     columns: dict[str, None] = {}
     for dataset in study.datasets:
         try:
-            columns |= dict.fromkeys(_measured(dataset, study, populations, searched))
+            for measured in _measured(dataset, study, populations, searched):
+                columns |= dict.fromkeys(measured)
         except InputError as error:
             raise InputError(f"{dataset.name}: {error}") from None
     names = list(columns)
@@ -149,31 +151,38 @@ def fitted(study: Study, populations: Populations, searched: Populations) -> tup
     return replace(study, table=study.table.model_copy(update={"metric": metric})), names
 
 
-def _measured(dataset: StudyData, study: Study, populations: Populations, searched: Populations) -> list[str]:
-    """Return the columns that are measured on a data set; check each algorithm as far as possible without training."""
-    points, first = first_points(dataset, study.spaces), study.finals[0]
-    population, columns = populations[dataset.name, first.partition], list[str]()
-    for space in study.spaces.values():
-        base = on_population(space.at(dataset.raw, points[space.algorithm]), population.path)
+def _measured(dataset: StudyData, study: Study, populations: Populations, searched: Populations) -> Iterator[list[str]]:
+    """Yield the columns that each value of the grid measures; check it as far as possible without training."""
+    first, samples = study.finals[0], None
+    population = populations[dataset.name, first.partition]
+    for space, point in varied_points(dataset, study.spaces):
+        base = on_population(point, population.path)
         experiment = trial_of(dataset.name, space.algorithm, "", base, population, first).experiment
         clients = view(population, experiment)
         targets = targets_of(experiment, clients)
         columns = targets.columns
         if searched is not populations:
             columns = columns + _searched_columns(dataset.name, study, experiment, searched)
-        wanted = {"study.metric": study.table.metric}
-        if any(each.size > 1 for each in study.spaces.values()):
-            wanted["study.select_by"] = study.table.select_by
-        for key, column in wanted.items():
-            if column is not None and column not in columns:
-                validates = column.startswith("validation_")
-                remedy = VALIDATIONS if validates else "name one"
-                measured = ", ".join(columns[:12]) or "none"
-                raise InputError(f"{key} = {column!r}: must be a column that is measured ({measured}); {remedy}")
+        _check_columns(study, columns)
         if not experiment.fleet.gpus_per_actor:
+            # All points have the same data, and to prepare these may mean to read them.
+            samples = samples or prepare_samples(clients, experiment.data)
+            solved = experiment.solved(LOG.warning)
             with TemporaryDirectory() as scratch:
-                plan_run(experiment.solved(LOG.warning), clients, targets, Path(scratch), experiment.names)
-    return columns
+                plan_run(solved, clients, targets, Path(scratch), experiment.names, samples=samples)
+        yield columns
+
+
+def _check_columns(study: Study, columns: Sequence[str]) -> None:
+    """Raise InputError if the reported metric, or the one that a search compares, is none of the measured columns."""
+    wanted = {"study.metric": study.table.metric}
+    if any(each.size > 1 for each in study.spaces.values()):
+        wanted["study.select_by"] = study.table.select_by
+    for key, column in wanted.items():
+        if column is not None and column not in columns:
+            remedy = VALIDATIONS if column.startswith("validation_") else "name one"
+            measured = ", ".join(columns[:12]) or "none"
+            raise InputError(f"{key} = {column!r}: must be a column that is measured ({measured}); {remedy}")
 
 
 def _searched_columns(name: str, study: Study, experiment: Experiment, searched: Populations) -> list[str]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections import Counter
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ import tomli_w
 import raysim
 from partitioning import Population
 from raysim.common.errors import InputError, StoppedError
+from raysim.studies import populations
 from raysim.studies.course import StudyProgress
+from raysim.studies.file import Study
 from raysim.studies.showing import Board
 from tests.kit.ray import SharedRay
 from tests.kit.runs import quick_run
@@ -233,6 +236,46 @@ def test_devices_that_do_not_fit_start_no_study(wrong: str, tmp_path: Path) -> N
     with pytest.raises(InputError, match=text) as error:
         raysim.study(config, tmp_path / "study", inline=True)
     assert "trials that have ended" not in str(error.value) and not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize(
+    ("grid", "inherit", "message"),
+    [
+        ({"*": {"cohort": [2, 50]}}, {}, "fedavg: algorithm.cohort = 50: must be at most"),
+        ({"radfed": {"local.lr": [0.1, 0.2], "model.norm": ["none", "batch"]}}, {}, "radfed: norm 'batch' on a model"),
+        ({"fedavg": {"local.lr": [0.1, 1e-3]}, "radfed": {"local.momentum": [0.1], "cohort": [1, 2, 9]}}, {}, "= 9"),
+        (
+            {"fedavg": {"local.batch_size": [1, 50]}},
+            {"radfed": {"cohort": "fedavg:local.batch_size"}},
+            "radfed: .* = 50",
+        ),
+    ],
+)
+def test_every_value_of_a_grid_is_checked_before_the_first_trial(
+    grid: dict[str, Any], inherit: dict[str, Any], message: str, small: dict[str, Any], tmp_path: Path
+) -> None:
+    small["model"] = {"name": "logistic"}
+    small["study"] |= {"grid": grid, "inherit": inherit}
+    notes = Notes()
+    with pytest.raises(InputError, match=message):
+        quick_study(small, tmp_path / "study", inline=True, watcher=notes)
+    assert not notes.ran and not (tmp_path / "study").exists()
+
+
+def test_checking_a_grid_prepares_the_data_once_and_plans_no_product(
+    small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: Counter[str] = Counter()
+    for name in ("prepare_samples", "plan_run"):
+        real = getattr(populations, name)
+        monkeypatch.setattr(
+            populations, name, lambda *a, name=name, real=real, **k: (calls.update([name]), real(*a, **k))[1]
+        )
+    small["study"] |= {"grid": {"fedavg": {"local.lr": [0.1, 0.2, 0.3], "local.momentum": [0.0, 0.5, 0.9]}}}
+    study = Study.of(small)
+    made = populations.populations_of(study, tmp_path, lambda text: None)
+    populations.fitted(study, made, made)
+    assert calls == {"prepare_samples": 1, "plan_run": 6}
 
 
 def test_draws_of_the_partition_are_made_and_paired(tmp_path: Path) -> None:
