@@ -54,7 +54,9 @@ class StudyTable(ConfigTable):
         default="next", description="Validation fold of a test fold: the next one, or each other fold in turn."
     )
     metric: str | None = Field(
-        default=None, description="Reported metric; by default the first of the held-out clients, else of the test set."
+        default=None,
+        description="Reported metric; by default the first that all trials measure, of the held-out clients, else of "
+        "the test set.",
     )
     select_by: str | None = Field(
         default=None, description="Validation metric that chooses a point; by default `evaluate.select_by`."

@@ -278,6 +278,25 @@ def test_checking_a_grid_prepares_the_data_once_and_plans_no_product(
     assert calls == {"prepare_samples": 1, "plan_run": 6}
 
 
+def test_the_default_metric_is_one_that_every_trial_measures(small: dict[str, Any], tmp_path: Path) -> None:
+    def metric(datasets: dict[str, Any]) -> str:
+        config = {**small, "study": {"seeds": [1], "datasets": datasets}}
+        study = Study.of(config)
+        (folder := tmp_path / str(len(datasets))).mkdir(exist_ok=True)
+        made = populations.populations_of(study, folder, lambda text: None)
+        return str(populations.fitted(study, made, made)[0].table.metric)
+
+    tested, held_out = {"data.test": 0.2}, {"partition.test_clients": 2}
+    assert metric({"a": held_out, "b": {**tested, **held_out}}) == "held_out_accuracy"
+    assert metric({"a": {**tested, **held_out}, "b": tested}) == "test_accuracy"
+    assert metric({"a": tested, "b": {**tested, "evaluate.metrics": ["loss"]}}) == "test_loss"
+    validated = {"partition.validation_clients": 1}
+    assert metric({"a": validated}) == "validation_accuracy"
+    message = r"none in common \(a: test_accuracy, test_loss, .*; b: held_out_accuracy, .*\); set study.folds = 5, or"
+    with pytest.raises(InputError, match=message):
+        metric({"a": {**tested, **validated}, "b": {**held_out, **validated}})
+
+
 def test_draws_of_the_partition_are_made_and_paired(tmp_path: Path) -> None:
     config = {**deepcopy(SMALL), "partition": {"scheme": "dirichlet-qp", "clients": 6, "label_alpha": 0.3}}
     config["study"] = {"seeds": [1], "partition_seeds": [4, 5, 6], "folds": 0, "metric": "test_accuracy"}
@@ -361,6 +380,8 @@ def test_the_search_does_not_see_the_test_parts_of_clients_made_earlier(
         ({"select_by": "local_accuracy"}, 'which alone .*; set study.select_by = "local_validation_accuracy"'),
         ({"select_by": "validation_accuracy"}, 'which alone .*; set study.select_by = "local_validation_accuracy"'),
         ({"select_by": "local_validation_speed"}, "must be a column that is measured"),
+        ({"metric": "local_validation_accuracy"}, r"study.metric = .* that is measured \(local_accuracy"),
+        ({"tune": {"local_validation": 1e-9}}, "local_validation = 1e-09: must be .* largest one has 338; raise it"),
         ({"tune": {"local_validation": 1.0}}, "study.tune.local_validation = 1.0: should be less than 1"),
     ],
 )
