@@ -155,9 +155,19 @@ def mean_curve(runs: Iterable[Mapping[str, Values]], column: str) -> Curve:
     return Curve(np.array(sorted(values)), means, stds)
 
 
-def is_study(folder: Path) -> bool:
-    """Return whether a folder is that of a study."""
-    return (folder / STUDY).is_file()
+def only_study(folders: Sequence[Path | str]) -> Path | None:
+    """Return the folder of the study of a report; None if the folders are those of runs.
+
+    Raises:
+        InputError: a study stands beside others.
+    """
+    studies = [Path(folder) for folder in folders if (Path(folder) / STUDY).is_file()]
+    if studies and len(folders) > 1:
+        raise InputError(
+            f"{studies[0]}: must be the folder of a run beside other folders, and is a study's; give a study alone: "
+            f"raysim report {word(studies[0])}"
+        )
+    return studies[0] if studies else None
 
 
 def metrics_of(folder: Path, trial: str, algorithm: str) -> Path | None:

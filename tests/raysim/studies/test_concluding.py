@@ -98,6 +98,17 @@ def test_the_report_command_writes_a_study_again_to_the_same_bytes(
     assert (tmp_path / "page.html").read_bytes() == before["report.html"]
 
 
+def test_studies_are_reported_one_at_a_time(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folders in ([study, study], [study / "trials" / "fold0", study]):
+        with pytest.raises(SystemExit) as done:
+            run_command(cli, "raysim", ["report", *map(str, folders)])
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert done.value.code == 2
+        assert f"{study}: must be the folder of a run" in said and said.endswith(
+            f"give a study alone: raysim report {study}"
+        )
+
+
 def test_a_study_whose_runs_have_gone_says_so(study: Path, tmp_path: Path) -> None:
     for name in ("study.toml", "trials.parquet"):
         shutil.copy(study / name, tmp_path)
