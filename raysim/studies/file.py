@@ -11,9 +11,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from raysim.common.errors import InputError
+from raysim.common.errors import InputError, each_error
 from raysim.config import own
-from raysim.config.check import checked, flat, part
+from raysim.config.check import UnknownKeyError, checked, flat, part
 from raysim.config.experiment import Experiment
 from raysim.config.read import Change, apply, changed, read
 from raysim.studies.grid import SearchSpace, algorithm_table, inherited_value, ordered_spaces
@@ -296,7 +296,16 @@ def _check_points(dataset: StudyData, spaces: Mapping[str, SearchSpace], several
             tables[name] = [algorithm_table(space.at(dataset.raw, point)) for point in points]
         except InputError as error:
             place = f"study.datasets.{dataset.name}, " if several else ""
-            raise InputError(f"{place}study.grid or study.inherit of {name}: {error}") from None
+            raise InputError(f"{place}study.grid or study.inherit of {name}: {_of_the_run(error) or error}") from None
+
+
+def _of_the_run(error: InputError) -> str:
+    """Return the message for a key of the run that was given as one of an algorithm; "" if there is none."""
+    for each in each_error(error):
+        if isinstance(each, UnknownKeyError) and each.where == "algorithm" and each.name in Experiment.model_fields:
+            remedy = "study.seeds" if each.name == "seed" else "study.datasets, or set it for all trials beside [study]"
+            return f"{each.name}: must be a key of an algorithm, and is one of the whole run; vary it by {remedy}"
+    return ""
 
 
 def _written(
