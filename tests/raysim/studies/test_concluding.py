@@ -139,6 +139,15 @@ def test_a_grid_may_have_lists_and_a_study_no_validation(tmp_path: Path) -> None
     assert "(55.00)" in page and "Chosen by" not in page
 
 
+def test_a_search_without_a_winner_need_not_measure_the_reported_metric(tmp_path: Path) -> None:
+    searched = {"stage": "search", "chosen": False, "held_out_accuracy": None}
+    rows = [trial("fedavg", 1, 0, 0.5, **searched, point=point(rate=rate)) for rate in (1, 2)]
+    rows += [row | {"fold": 1, "status": "diverged", "validation_accuracy": None} for row in rows]
+    conclude(write_study(tmp_path, rows))
+    (row,) = pq.read_table(tmp_path / "summary.parquet").to_pylist()
+    assert (row["n"], row["done"], row["diverged"]) == (0, 2, 2)
+
+
 def test_all_trials_may_have_diverged(tmp_path: Path) -> None:
     rows = [row | {"status": "diverged"} for row in [*trials("fedavg", [None, None]), *trials("radfed", [None, None])]]
     text = Outline(conclude(write_study(tmp_path, rows)).read_text(encoding="utf-8")).text

@@ -22,6 +22,7 @@ import raysim
 from partitioning import Population
 from raysim.common.errors import InputError, StoppedError
 from raysim.studies import populations
+from raysim.studies.concluding import conclude
 from raysim.studies.course import StudyProgress
 from raysim.studies.file import Study
 from raysim.studies.showing import Board
@@ -55,6 +56,30 @@ def on_ray(tmp_path_factory: pytest.TempPathFactory, shared_ray: SharedRay) -> S
 
 def stamps(folder: Path) -> dict[str, int]:
     return {path.parent.parent.name: path.stat().st_mtime_ns for path in folder.glob("trials/*/*/summary.json")}
+
+
+def test_an_algorithm_without_a_winner_has_its_row_and_its_reason(small: dict[str, Any], tmp_path: Path) -> None:
+    small["algorithm"] = [{"name": name} for name in ("fedavg", "fedprox", "fedyogi")]
+    small["study"] = {"seeds": [1], "folds": 3, "grid": {"fedprox": {"local.lr": [1e12, 9e11]}}}
+    small["study"]["inherit"] = {"fedavg": {"local.lr": "fedprox"}}
+    done = raysim.study(small, tmp_path / "study", inline=True)
+    rows = {row["algorithm"]: row for row in pq.read_table(done.folder / "summary.parquet").to_pylist()}
+    assert {name: (row["n"], row["done"], row["diverged"]) for name, row in rows.items()} == {
+        "fedavg": (0, 0, 0),
+        "fedprox": (0, 0, 6),
+        "fedyogi": (3, 3, 0),
+    }
+    table, page = ((done.folder / name).read_text(encoding="utf-8") for name in ("table.md", "report.html"))
+    for text in (table.replace("\\", ""), page):
+        assert (
+            "fedprox on digits: no winner, because no point has a finite validation_accuracy in all its trials." in text
+        )
+        assert "fedavg on digits: no winner, because a source of its inherited values has no winner." in text
+        assert "6 of 6 trials diverged and are left out: fedprox on digits." in text
+        assert "trials that count yet" not in text
+    assert table.count("| digits | fedavg | – | 0 |") == table.count("| digits | fedprox | – | 0 |") == 1
+    conclude(done.folder)
+    assert (done.folder / "report.html").read_text(encoding="utf-8") == page
 
 
 def test_a_label_names_an_algorithm_in_a_study_and_in_its_runs(tmp_path: Path) -> None:
