@@ -131,7 +131,7 @@ def test_a_trial_is_a_run_of_its_own(on_ray: StudyProgress, tmp_path: Path) -> N
 def test_inline_and_interrupted_twice_it_is_the_same_table(on_ray: StudyProgress, small: Any, tmp_path: Path) -> None:
     folder, before = tmp_path / "inline", {}
     for most in (3, 6):
-        with pytest.raises(StoppedError, match=rf"continue with: raysim\.study\(\"{folder}\"\)"):
+        with pytest.raises(StoppedError, match=rf"continue with: raysim\.study\(\"{folder}\", inline=True\)"):
             raysim.study(small, folder, inline=True, watcher=Notes(most))
         now = stamps(folder)
         assert len(now) == len(before) + most and before.items() <= now.items()
