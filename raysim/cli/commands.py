@@ -354,10 +354,10 @@ def report(folders: tuple[Path | str, ...], out: Path | None) -> None:
     from raysim.report.page import write_report
     from raysim.reproduction.section import section
     from raysim.studies.concluding import conclude
-    from raysim.studies.read import is_study
+    from raysim.studies.read import only_study
 
-    if len(folders) == 1 and is_study(Path(folders[0])):
-        echo(conclude(Path(folders[0]), out, section(Path(folders[0]))))
+    if (study_folder := only_study(folders)) is not None:
+        echo(conclude(study_folder, out, section(study_folder)))
         return
     default = Path(folders[0] if len(folders) == 1 and isinstance(folders[0], Path) else "", "report.html")
     echo(write_report(folders, out or default))

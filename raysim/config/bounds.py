@@ -62,10 +62,13 @@ def check_values(raw: Mapping[str, Any]) -> None:
             entries = value.items() if isinstance(value, Mapping) else ((None, each) for each in value)
             waiting += [(_below(path, key), inner, depth + 1) for key, inner in entries]
         elif not (isinstance(value, PLAIN) or callable(value)):
-            raise InputError(
-                f"{path} is {described(value)}: must be what a file can hold; only data.dataset and data.test take "
-                "data in memory"
-            )
+            remedy = "only data.dataset and data.test take data in memory"
+            if any(f".{key}." in f".{path}." for key in ("data.dataset", "data.test")):
+                remedy = (
+                    "only raysim.run takes data in memory, and a study does not; write them to Parquet, and give "
+                    '"file:PATH.parquet"'
+                )
+            raise InputError(f"{path} is {described(value)}: must be what a file can hold; {remedy}")
         elif isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise InputError(f"{path} is a whole number of {value.bit_length()} bits: must fit 64 bits; correct it")
         elif isinstance(value, str) and (fault := _fault(value)):

@@ -101,6 +101,7 @@ def plan_run(
     folder: Path,
     names: Sequence[str],
     device: str = "cpu",
+    samples: PreparedSamples | None = None,
 ) -> RunPlan:
     """Resolve an experiment on its population.
 
@@ -111,11 +112,12 @@ def plan_run(
         folder: folder of the run, which receives the values that columns were encoded by.
         names: folders of the algorithms to plan.
         device: "cpu" or "cuda".
+        samples: prepared samples of the population; by default they are prepared here.
 
     Raises:
         InputError: an algorithm does not fit the model, the population or a measure.
     """
-    samples = prepare_samples(population, experiment.data)
+    samples = samples or prepare_samples(population, experiment.data)
     if samples.columns is not None:
         with write_whole(folder / COLUMNS) as draft:
             draft.write_bytes(samples.columns)

@@ -101,7 +101,7 @@ def _markdown(study: Findings, rows: Sequence[ResultRow]) -> str:
     listed = "\n".join(f"- {markdown(sentence)}" for sentence in [*notes(study, rows), *edge_notes(study)])
     parts = [
         f"# {markdown(study.name)}",
-        *(markdown_table(means(study, rows)), markdown(caption_of_means(study))),
+        *(markdown_table(means(study, rows)), markdown(caption_of_means(study, rows))),
         *(markdown_table(differences(study, rows)), markdown(caption(study, rows)), listed),
         *_contested(study, lambda: (markdown_table(contests(study)), markdown(caption_of_contests(study)))),
         markdown_table(details(study, rows)),
@@ -120,7 +120,7 @@ def _latex(study: Findings, rows: Sequence[ResultRow]) -> str:
         f"% {printable(line)}\n" for line in ["Needs \\usepackage{booktabs}.", *notes(study, rows), *edge_notes(study)]
     )
     first = [
-        latex_table(means(study, rows), caption_of_means(study), "tab:means"),
+        latex_table(means(study, rows), caption_of_means(study, rows), "tab:means"),
         latex_table(differences(study, rows), caption(study, rows), "tab:differences"),
         *_contested(study, lambda: [latex_table(contests(study), caption_of_contests(study), "tab:contests")]),
     ]

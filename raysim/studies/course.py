@@ -1,5 +1,6 @@
 """The course of a study: search each grid, choose the winners, pass their values on, run the winners everywhere."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,7 +9,7 @@ import pyarrow as pa
 
 from raysim.config.experiment import Experiment
 from raysim.studies.file import Study, StudyData
-from raysim.studies.folder import VIRTUAL_TIME
+from raysim.studies.folder import LOST, VIRTUAL_TIME
 from raysim.studies.grid import Point, SearchSpace, algorithm_table, point_json
 from raysim.studies.populations import Populations, moved, searched_as
 from raysim.studies.split import Split
@@ -100,14 +101,16 @@ class Course:
         self._results[trial.name] = replace(result, metrics=searched_as(result.metrics)) if cut else result
         return self._advanced(trial.dataset)
 
-    def lost(self) -> list[str]:
-        """Return a sentence about each algorithm without a winner."""
-        return [
-            f"{name} on {dataset}: no winner, because no point has a finite {self._study.table.select_by} in all its "
-            "trials, or a source of its inherited values has no winner"
-            for (dataset, name), cell in self._cells.items()
-            if cell.lost
-        ]
+    def lost(self) -> dict[tuple[str, str], str]:
+        """Return a sentence about each data set and algorithm without a winner."""
+        found = {}
+        for (dataset, name), cell in self._cells.items():
+            reason = f"no point has a finite {self._study.table.select_by} in all its trials"
+            if not cell.search:
+                reason = "a source of its inherited values has no winner"
+            if cell.lost:
+                found[dataset, name] = f"{name} on {dataset}: no winner, because {reason}"
+        return found
 
     def progress(self, folder: Path) -> StudyProgress:
         """Return the state of the study; rows do not depend on the order in which trials end."""
@@ -121,7 +124,9 @@ class Course:
         winners = {key: cell.points[cell.winner] for key, cell in self._cells.items() if cell.winner is not None}
         measured = {name for result in self._results.values() for name in result.metrics}
         times = sorted(name for name in measured if name.startswith(VIRTUAL_TIME))
-        trials, table = pa.Table.from_pylist(rows, _schema([*self._columns, *times])), self._study.table
+        lost = {LOST: json.dumps([[*key, text] for key, text in self.lost().items()])}
+        trials = pa.Table.from_pylist(rows, _schema([*self._columns, *times]).with_metadata(lost))
+        table = self._study.table
         return StudyProgress(folder, trials, self._planned(), winners, str(table.select_by), str(table.metric))
 
     def _planned(self) -> dict[tuple[str, str], int]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from raysim.common.errors import InputError
+from raysim.common.errors import InputError, each_error
 from raysim.config import own
-from raysim.config.check import checked, flat, part
+from raysim.config.check import UnknownKeyError, checked, flat, part
 from raysim.config.experiment import Experiment
 from raysim.config.read import Change, apply, changed, read
-from raysim.studies.grid import Point, SearchSpace, algorithm_table, inherited_value, ordered_spaces
+from raysim.studies.grid import SearchSpace, algorithm_table, inherited_value, ordered_spaces
 from raysim.studies.keys import StudyTable, resolved_table
 from raysim.studies.split import Split
 
@@ -254,14 +254,30 @@ def _default_name(experiment: Experiment) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", source).strip("-._") or "data"
 
 
-def first_points(dataset: StudyData, spaces: Mapping[str, SearchSpace]) -> dict[str, Point]:
-    """Return the first point of each algorithm, with values inherited from the first points of its sources."""
-    points: dict[str, Point] = {}
-    tables: dict[str, dict[str, Any]] = {}
+def varied_points(dataset: StudyData, spaces: Mapping[str, SearchSpace]) -> Iterator[tuple[SearchSpace, Experiment]]:
+    """Yield the experiments that hold every value of every key: an algorithm's first point, then one change at a time.
+
+    A grid of n x m points has n + m - 1 of them.
+    """
+    tables: dict[str, list[dict[str, Any]]] = {}
     for name, space in spaces.items():
-        points[name] = space.points(space.inherited(tables))[0]
-        tables[name] = algorithm_table(space.at(dataset.raw, points[name]))
-    return points
+        choices = {**space.grid, **_inherited_choices(space, tables)}
+        first = {key: values[0] for key, values in choices.items()}
+        changes = [{key: value} for key, values in choices.items() for value in values[1:]]
+        experiments = [space.at(dataset.raw, {**first, **change}) for change in ({}, *changes)]
+        tables[name] = [algorithm_table(each) for each in experiments]
+        yield from ((space, each) for each in experiments)
+
+
+def _inherited_choices(
+    space: SearchSpace, tables: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> dict[str, tuple[Any, ...]]:
+    """Return the distinct values of each inherited key, given the resolved tables of the sources."""
+    choices = {}
+    for key, source in space.inherit.items():
+        values = [inherited_value(source, table) for table in tables[source[0]]]
+        choices[key] = tuple({json.dumps(each): each for each in values}.values())
+    return choices
 
 
 def _check_points(dataset: StudyData, spaces: Mapping[str, SearchSpace], several: bool) -> None:
@@ -272,10 +288,7 @@ def _check_points(dataset: StudyData, spaces: Mapping[str, SearchSpace], several
     """
     tables: dict[str, list[dict[str, Any]]] = {}
     for name, space in spaces.items():
-        inherited = {
-            key: [inherited_value(source, t) for t in tables[source[0]]] for key, source in space.inherit.items()
-        }
-        choices = {key: list({json.dumps(each): each for each in values}.values()) for key, values in inherited.items()}
+        choices = _inherited_choices(space, tables)
         first = {key: values[0] for key, values in choices.items()}
         points = space.points(first)
         points += [{**points[0], key: value} for key, values in choices.items() for value in values[1:]]
@@ -283,7 +296,16 @@ def _check_points(dataset: StudyData, spaces: Mapping[str, SearchSpace], several
             tables[name] = [algorithm_table(space.at(dataset.raw, point)) for point in points]
         except InputError as error:
             place = f"study.datasets.{dataset.name}, " if several else ""
-            raise InputError(f"{place}study.grid or study.inherit of {name}: {error}") from None
+            raise InputError(f"{place}study.grid or study.inherit of {name}: {_of_the_run(error) or error}") from None
+
+
+def _of_the_run(error: InputError) -> str:
+    """Return the message for a key of the run that was given as one of an algorithm; "" if there is none."""
+    for each in each_error(error):
+        if isinstance(each, UnknownKeyError) and each.where == "algorithm" and each.name in Experiment.model_fields:
+            remedy = "study.seeds" if each.name == "seed" else "study.datasets, or set it for all trials beside [study]"
+            return f"{each.name}: must be a key of an algorithm, and is one of the whole run; vary it by {remedy}"
+    return ""
 
 
 def _written(

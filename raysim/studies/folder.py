@@ -17,6 +17,9 @@ POPULATIONS = "populations"
 VIRTUAL_TIME = "virtual_seconds_to_"
 """Beginning of a column of `trials.parquet`: the virtual time to a target, whose column follows."""
 
+LOST = "raysim.lost"
+"""Metadata of `trials.parquet`: data set, algorithm and a sentence, for each algorithm without a winner, as JSON."""
+
 
 @contextmanager
 def study_folder(out: Path) -> Iterator[Path]:

@@ -54,7 +54,9 @@ class StudyTable(ConfigTable):
         default="next", description="Validation fold of a test fold: the next one, or each other fold in turn."
     )
     metric: str | None = Field(
-        default=None, description="Reported metric; by default the first of the held-out clients, else of the test set."
+        default=None,
+        description="Reported metric; by default the first that all trials measure, of the held-out clients, else of "
+        "the test set.",
     )
     select_by: str | None = Field(
         default=None, description="Validation metric that chooses a point; by default `evaluate.select_by`."
@@ -112,13 +114,21 @@ def resolved_table(table: StudyTable, experiment: Experiment, has_search: bool) 
 
 
 def _check_select_by(column: str, cut: float | None) -> None:
-    """Raise InputError if a column of test data decides the search."""
-    if column.startswith("validation_") or (cut is not None and column.startswith(LOCAL_VALIDATION)):
+    """Raise InputError if the search does not measure a column, or the column is of test data."""
+    if column.startswith("validation_" if cut is None else LOCAL_VALIDATION):
         return
+    if cut is not None:
+        raise InputError(
+            f"study.select_by = {column!r} with study.tune.local_validation: must be a column of the clients' own "
+            "validation parts, which alone the search then measures; set study.select_by = "
+            f'"{LOCAL_VALIDATION}accuracy", or leave study.tune.local_validation out'
+        )
     remedy = 'set study.select_by = "validation_accuracy"'
     if column.startswith("local_"):
-        remedy = "set study.tune.local_validation = 0.2, which cuts validation parts from the clients' training parts"
-        remedy += f', and study.select_by = "{LOCAL_VALIDATION}accuracy"' if cut is None else ""
+        remedy = (
+            "set study.tune.local_validation = 0.2, which cuts validation parts from the clients' training parts, and "
+            f'study.select_by = "{LOCAL_VALIDATION}accuracy"'
+        )
     raise InputError(
         f"study.select_by = {column!r} with study.grid: must be a column of the validation clients, or of the clients' "
         f"own validation parts, because test data must not decide; {remedy}"

@@ -3,9 +3,9 @@
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +18,8 @@ from raysim.config.data import PREPARATION, ROW_KEYS
 from raysim.config.experiment import Experiment
 from raysim.simulation.plan import plan_run, targets_of
 from raysim.simulation.population import population_of
-from raysim.studies.file import Study, StudyData, first_points
+from raysim.simulation.samples import prepare_samples
+from raysim.studies.file import Study, StudyData, varied_points
 from raysim.studies.keys import LOCAL_VALIDATION
 from raysim.studies.trial import on_population, trial_of, view
 
@@ -94,7 +95,7 @@ def search_populations(
         phase: called before a population is made.
 
     Raises:
-        InputError: a population cannot be read.
+        InputError: a population cannot be read, or no client gets a validation sample.
     """
     cut = study.table.tune.local_validation
     if cut is None or all(space.size == 1 for space in study.spaces.values()):
@@ -104,7 +105,13 @@ def search_populations(
         phase(f"{name}: cutting validation parts from the clients' training parts")
         cut_from = text_sha256(f"{population.fingerprint} {cut}")[:12]
         path = folder / f"{population.path.name}-local-validation-{cut_from}"
-        found[name, seed] = Population.open(path) if path.exists() else training_part(population, path, local_test=cut)
+        made = Population.open(path) if path.exists() else training_part(population, path, local_test=cut)
+        if not made.test_sizes.any():
+            raise InputError(
+                f"{name}: study.tune.local_validation = {cut:g}: must be a sample or more of a client's training part, "
+                f"and the largest one has {made.sizes.max()}; raise it"
+            )
+        found[name, seed] = made
     return found
 
 
@@ -131,49 +138,87 @@ def fitted(study: Study, populations: Populations, searched: Populations) -> tup
     Raises:
         InputError: an algorithm does not fit a model or population, or a column is not measured.
     """
-    columns: dict[str, None] = {}
+    found: dict[str, list[list[str]]] = {}
+    searching: list[str] = []
     for dataset in study.datasets:
         try:
-            columns |= dict.fromkeys(_measured(dataset, study, populations, searched))
+            measured = list(_measured(dataset, study, populations, searched))
         except InputError as error:
             raise InputError(f"{dataset.name}: {error}") from None
-    names = list(columns)
-    held_out = [name for name in names if name.startswith("held_out_")]
-    tested = [name for name in names if name.startswith("test_")]
-    metric = study.table.metric or next(iter([*held_out, *tested, *names]), None)
-    if metric is None:
+        found[dataset.name] = [columns for columns, _ in measured]
+        searching += chain.from_iterable(columns for _, columns in measured)
+    metric = study.table.metric or _default_metric(found)
+    whole = replace(study, table=study.table.model_copy(update={"metric": metric}))
+    return whole, list(dict.fromkeys([*chain.from_iterable(chain(*found.values())), *searching]))
+
+
+def _default_metric(found: Mapping[str, Sequence[Sequence[str]]]) -> str:
+    """Return the first column that all trials measure: of the held-out clients, else of the test set, else another.
+
+    Args:
+        found: columns of the checked points, by data set.
+
+    Raises:
+        InputError: there is none.
+    """
+    names = {name: list(dict.fromkeys(chain.from_iterable(points))) for name, points in found.items()}
+    every = list(dict.fromkeys(chain.from_iterable(names.values())))
+    if not every:
         raise InputError(
             "study.folds = 0: must be 3 or more without held-out clients and without a test set, because nothing "
             "would be measured; set study.folds = 5"
         )
-    return replace(study, table=study.table.model_copy(update={"metric": metric})), names
+    # Validation clients choose the points, so they report only if nothing else is measured.
+    tested = [column for column in every if not column.startswith("validation_")] or every
+    common = [column for column in tested if all(column in columns for columns in chain(*found.values()))]
+    if not common:
+        each = "; ".join(f"{name}: {', '.join(columns[:6]) or 'none'}" for name, columns in names.items())
+        raise InputError(
+            f"study.metric: must be a column that all trials measure, and they have none in common ({each}); set "
+            "study.folds = 5, or data.test for every data set"
+        )
+    return min(common, key=lambda column: (not column.startswith("held_out_"), not column.startswith("test_")))
 
 
-def _measured(dataset: StudyData, study: Study, populations: Populations, searched: Populations) -> list[str]:
-    """Return the columns that are measured on a data set; check each algorithm as far as possible without training."""
-    points, first = first_points(dataset, study.spaces), study.finals[0]
-    population, columns = populations[dataset.name, first.partition], list[str]()
-    for space in study.spaces.values():
-        base = on_population(space.at(dataset.raw, points[space.algorithm]), population.path)
+def _measured(
+    dataset: StudyData, study: Study, populations: Populations, searched: Populations
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the columns that each value of the grid measures, in the table's trials and in a search.
+
+    Each value is checked as far as possible without training.
+    """
+    first, samples = study.finals[0], None
+    population = populations[dataset.name, first.partition]
+    for space, point in varied_points(dataset, study.spaces):
+        base = on_population(point, population.path)
         experiment = trial_of(dataset.name, space.algorithm, "", base, population, first).experiment
         clients = view(population, experiment)
         targets = targets_of(experiment, clients)
-        columns = targets.columns
+        columns = searching = targets.columns
         if searched is not populations:
-            columns = columns + _searched_columns(dataset.name, study, experiment, searched)
-        wanted = {"study.metric": study.table.metric}
-        if any(each.size > 1 for each in study.spaces.values()):
-            wanted["study.select_by"] = study.table.select_by
-        for key, column in wanted.items():
-            if column is not None and column not in columns:
-                validates = column.startswith("validation_")
-                remedy = VALIDATIONS if validates else "name one"
-                measured = ", ".join(columns[:12]) or "none"
-                raise InputError(f"{key} = {column!r}: must be a column that is measured ({measured}); {remedy}")
+            searching = _searched_columns(dataset.name, study, experiment, searched)
+        _check_columns(study, columns, searching)
         if not experiment.fleet.gpus_per_actor:
+            # All points have the same data, and to prepare these may mean to read them.
+            samples = samples or prepare_samples(clients, experiment.data)
+            solved = experiment.solved(LOG.warning)
             with TemporaryDirectory() as scratch:
-                plan_run(experiment.solved(LOG.warning), clients, targets, Path(scratch), experiment.names)
-    return columns
+                plan_run(solved, clients, targets, Path(scratch), experiment.names, samples=samples)
+        yield columns, searching
+
+
+def _check_columns(study: Study, columns: Sequence[str], searching: Sequence[str]) -> None:
+    """Raise InputError if the table's trials lack the reported metric, or those of a search the compared one."""
+    wanted = [("study.metric", study.table.metric, columns)]
+    if any(each.size > 1 for each in study.spaces.values()):
+        wanted.append(("study.select_by", study.table.select_by, searching))
+    for key, column, there in wanted:
+        if column is not None and column not in there:
+            remedy = VALIDATIONS if column.startswith("validation_") else "name one"
+            if column.startswith(LOCAL_VALIDATION) and not there:
+                remedy = 'add "local" to evaluate.on, or leave that out'
+            measured = ", ".join(there[:12]) or "none"
+            raise InputError(f"{key} = {column!r}: must be a column that is measured ({measured}); {remedy}")
 
 
 def _searched_columns(name: str, study: Study, experiment: Experiment, searched: Populations) -> list[str]:

@@ -19,7 +19,7 @@ from raysim.common.errors import InputError
 from raysim.common.statistics import mean_and_std
 from raysim.plots.panels import Curve
 from raysim.report.read import algorithm_folders, read_config, readable_table
-from raysim.studies.folder import STUDY, TRIALS
+from raysim.studies.folder import LOST, STUDY, TRIALS
 from raysim.studies.split import Split
 
 COLUMNS = ("dataset", "algorithm", "point", "seed", "fold", "validation", "stage", "chosen", "status", "trial")
@@ -71,12 +71,21 @@ class TrialRow:
 
 @dataclass(frozen=True)
 class Findings:
-    """Configuration of a study, and the trials that have ended."""
+    """Configuration of a study, and the trials that have ended.
+
+    Args:
+        folder: folder of the study.
+        config: tables of `study.toml`.
+        config_text: its text.
+        trials: rows of `trials.parquet`.
+        lost: sentence about each data set and algorithm without a winner.
+    """
 
     folder: Path
     config: Mapping[str, Any]
     config_text: str
     trials: tuple[TrialRow, ...]
+    lost: Mapping[tuple[str, str], str]
 
     @property
     def name(self) -> str:
@@ -104,8 +113,9 @@ class Findings:
 
     @cached_property
     def algorithms(self) -> list[str]:
-        """The baseline, then the others in the study file's order."""
-        return _ordered([self.baseline, *algorithm_folders(self.config)], (each.algorithm for each in self.trials))
+        """The baseline, then the others in the study file's order, those without trials included."""
+        names = algorithm_folders(self.config)
+        return _ordered([self.baseline], [*names, *(each.algorithm for each in self.trials)])
 
     def of(self, dataset: str, algorithm: str) -> list[TrialRow]:
         """Return the trials of an algorithm on a data set."""
@@ -155,9 +165,19 @@ def mean_curve(runs: Iterable[Mapping[str, Values]], column: str) -> Curve:
     return Curve(np.array(sorted(values)), means, stds)
 
 
-def is_study(folder: Path) -> bool:
-    """Return whether a folder is that of a study."""
-    return (folder / STUDY).is_file()
+def only_study(folders: Sequence[Path | str]) -> Path | None:
+    """Return the folder of the study of a report; None if the folders are those of runs.
+
+    Raises:
+        InputError: a study stands beside others.
+    """
+    studies = [Path(folder) for folder in folders if (Path(folder) / STUDY).is_file()]
+    if studies and len(folders) > 1:
+        raise InputError(
+            f"{studies[0]}: must be the folder of a run beside other folders, and is a study's; give a study alone: "
+            f"raysim report {word(studies[0])}"
+        )
+    return studies[0] if studies else None
 
 
 def metrics_of(folder: Path, trial: str, algorithm: str) -> Path | None:
@@ -188,7 +208,9 @@ def read_findings(folder: Path) -> Findings:
         )
     with readable_table(path, AGAIN):
         table = read_parquet(path)
-    study = Findings(folder, config, text, tuple(trial_rows(table)))
+    lost = json.loads((table.schema.metadata or {}).get(LOST.encode(), "[]"))
+    reasons = {(dataset, algorithm): reason for dataset, algorithm, reason in lost}
+    study = Findings(folder, config, text, tuple(trial_rows(table)), reasons)
     _check_metrics(study)
     return study
 
@@ -226,10 +248,11 @@ def keys_of(point: str) -> dict[str, Any]:
 
 def _check_metrics(study: Findings) -> None:
     """Raise InputError if the reported metric, or after a search the one that it compares, was not measured."""
-    measured = {column for each in study.trials if each.status == "done" for column in each.metrics}
-    keys = ["metric"] if all(each.is_chosen for each in study.trials) else ["metric", "select_by"]
-    for key in keys:
-        name = study.config["study"][key]
+    done = [each for each in study.trials if each.status == "done"]
+    compared = [] if all(each.is_chosen for each in study.trials) else done
+    # On the clients' own validation parts the trials of a search do not measure the reported metric.
+    for key, trials in (("metric", [each for each in done if each.counts]), ("select_by", compared)):
+        name, measured = study.config["study"][key], {column for each in trials for column in each.metrics}
         if measured and name not in measured:
             raise InputError(
                 f"study.{key} = {name!r}: must be a column that the trials have measured "

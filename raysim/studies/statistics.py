@@ -75,7 +75,7 @@ class ResultRow:
         algorithm: name of the algorithm.
         point: hyper-parameters, as JSON; None before the choice.
         values: metric by (seed, fold, partition), averaged over validation folds.
-        statuses: number of trials by status.
+        statuses: number of trials by status; without a chosen point those of the search.
         difference: difference to the baseline; None for the baseline itself.
     """
 
@@ -228,7 +228,7 @@ def _rows(study: Findings, dataset: str) -> list[ResultRow]:
             algorithm=name,
             point=trials[0].point if trials else None,
             values=_by_unit((each.split.unit, v) for each in trials if (v := each.value(study.metric)) is not None),
-            statuses=Counter(each.status for each in trials),
+            statuses=Counter(each.status for each in trials or study.of(dataset, name)),
             difference=None if name == study.baseline else _difference(trials, baseline, study.metric),
         )
         for name, trials in counting.items()

@@ -93,7 +93,7 @@ def run_study(
         course = _planned(plan, folder, board)
         with runner:
             failed = _run_trials(course, runner, folder, board)
-        for text in course.lost():
+        for text in course.lost().values():
             board.notice(text)
         board.phase("writing the tables and the report")
         write(folder)

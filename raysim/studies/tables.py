@@ -54,8 +54,10 @@ def differences(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
     names, lines, best = list(study.datasets), [], []
     for name in study.datasets:
         own = [row for row in rows if row.dataset == name]
-        lines.append([_difference_cell(row, column) for row in own])
-        best.append(best_rows([row.mean for row in own], column.metric.best))
+        cells = [_difference_cell(row, column) for row in own]
+        lines.append(cells)
+        shown = [None if text == ABSENT else row.mean for row, (text, _) in zip(own, cells, strict=True)]
+        best.append(best_rows(shown, column.metric.best))
     if len(names) > 1:
         found = averages(rows)
         names.append(AVERAGE)

@@ -96,13 +96,14 @@ def pairing(study: Findings) -> str:
     return "partition, seed and test fold" if drawn else "seed and test fold"
 
 
-def caption_of_means(study: Findings) -> str:
+def caption_of_means(study: Findings, rows: Sequence[ResultRow]) -> str:
     """Return the caption of the table of means and standard deviations."""
     column = MetricColumn.of(study.metric)
     better = "smaller is better" if column.is_smaller_better else "larger is better"
+    star = f" *: p < {LEVEL:g} against {study.baseline}, see the table of differences." if _has_baseline(rows) else ""
     return (
         f"{column.title} ({column.target.lower()}; {better}): mean ± standard deviation over each {pairing(study)}. "
-        f"Bold: best of a row. *: p < {LEVEL:g} against {study.baseline}, see the table of differences."
+        f"Bold: best of a row.{star}"
     )
 
 
@@ -120,6 +121,11 @@ def caption(study: Findings, rows: Sequence[ResultRow]) -> str:
     """Return the caption of the table of differences, which explains its signs and its test."""
     column, baseline = MetricColumn.of(study.metric), study.baseline
     better = "smaller is better" if column.is_smaller_better else "larger is better"
+    if not _has_baseline(rows):
+        return (
+            f"{column.title} ({column.target.lower()}; {better}). {baseline}, the baseline, has no results, so there "
+            "are no differences to it and no tests."
+        )
     pairs = sorted({count for row in rows if row.difference and (count := row.difference.differing)})
     many = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}" if pairs else ""
     counted = f" of n = {many} differing pairs" if many else ""
@@ -131,18 +137,25 @@ def caption(study: Findings, rows: Sequence[ResultRow]) -> str:
     )
 
 
+def _has_baseline(rows: Sequence[ResultRow]) -> bool:
+    """Return whether the baseline has results on any data set."""
+    return any(row.n for row in rows if row.difference is None)
+
+
 def notes(study: Findings, rows: Sequence[ResultRow]) -> list[str]:
-    """Return notes on lost trials and on the limits of the tests."""
+    """Return notes on lost algorithms, on lost trials, and on the limits of the tests."""
     rows_by_note: dict[str, list[str]] = defaultdict(list)
     for row in rows:
-        for text in (*_notes_on_trials(row), *_notes_on_test(row)):
+        is_lost = (row.dataset, row.algorithm) in study.lost
+        for text in (*_notes_on_trials(row, is_lost), *_notes_on_test(row)):
             rows_by_note[text].append(f"{row.algorithm} on {row.dataset}")
-    return [f"{text[0].upper()}{text[1:]}: {_listed(of, len(rows))}." for text, of in rows_by_note.items()]
+    grouped = [f"{text[0].upper()}{text[1:]}: {_listed(of, len(rows))}." for text, of in rows_by_note.items()]
+    return [*(f"{text}." for text in study.lost.values()), *grouped]
 
 
-def _notes_on_trials(row: ResultRow) -> Iterator[str]:
+def _notes_on_trials(row: ResultRow, is_lost: bool) -> Iterator[str]:
     every = sum(row.statuses.values())
-    if not every:
+    if row.point is None and not is_lost:
         yield "no trials that count yet"
     for status in ("diverged", "failed"):
         if count := row.statuses.get(status, 0):

@@ -98,6 +98,17 @@ def test_the_report_command_writes_a_study_again_to_the_same_bytes(
     assert (tmp_path / "page.html").read_bytes() == before["report.html"]
 
 
+def test_studies_are_reported_one_at_a_time(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folders in ([study, study], [study / "trials" / "fold0", study]):
+        with pytest.raises(SystemExit) as done:
+            run_command(cli, "raysim", ["report", *map(str, folders)])
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert done.value.code == 2
+        assert f"{study}: must be the folder of a run" in said and said.endswith(
+            f"give a study alone: raysim report {study}"
+        )
+
+
 def test_a_study_whose_runs_have_gone_says_so(study: Path, tmp_path: Path) -> None:
     for name in ("study.toml", "trials.parquet"):
         shutil.copy(study / name, tmp_path)
@@ -126,6 +137,15 @@ def test_a_grid_may_have_lists_and_a_study_no_validation(tmp_path: Path) -> None
     plain = [{**row, "validation_accuracy": None} for row in trials("fedavg", [0.5, 0.6])]
     page = conclude(write_study(tmp_path / "plain", plain)).read_text(encoding="utf-8")
     assert "(55.00)" in page and "Chosen by" not in page
+
+
+def test_a_search_without_a_winner_need_not_measure_the_reported_metric(tmp_path: Path) -> None:
+    searched = {"stage": "search", "chosen": False, "held_out_accuracy": None}
+    rows = [trial("fedavg", 1, 0, 0.5, **searched, point=point(rate=rate)) for rate in (1, 2)]
+    rows += [row | {"fold": 1, "status": "diverged", "validation_accuracy": None} for row in rows]
+    conclude(write_study(tmp_path, rows))
+    (row,) = pq.read_table(tmp_path / "summary.parquet").to_pylist()
+    assert (row["n"], row["done"], row["diverged"]) == (0, 2, 2)
 
 
 def test_all_trials_may_have_diverged(tmp_path: Path) -> None:

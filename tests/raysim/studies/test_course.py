@@ -118,7 +118,13 @@ def test_what_diverges_once_does_not_win_and_who_has_no_winner_hands_nothing_on(
     assert course.progress(Path()).winners["digits", "radfed"] == {"aggregate_every": 2}
     course, ran = played(variants, population, lambda point: None if point["name"] == "fedprox" else 0.1)
     assert set(course.progress(Path()).winners) == {("digits", "radfed"), ("digits", "fedasync")}
-    assert {text.partition(" ")[0] for text in course.lost()} == {"fedprox", "radfedp", "radfedm"}
+    reasons = {name: text.partition("because ")[2] for (_, name), text in course.lost().items()}
+    source = "a source of its inherited values has no winner"
+    assert reasons == {
+        "fedprox": "no point has a finite validation_accuracy in all its trials",
+        "radfedp": source,
+        "radfedm": source,
+    }
     assert len(ran) == sum(course.progress(Path()).planned.values())
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections import Counter
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,10 @@ import tomli_w
 import raysim
 from partitioning import Population
 from raysim.common.errors import InputError, StoppedError
+from raysim.studies import populations
+from raysim.studies.concluding import conclude
 from raysim.studies.course import StudyProgress
+from raysim.studies.file import Study
 from raysim.studies.showing import Board
 from tests.kit.ray import SharedRay
 from tests.kit.runs import quick_run
@@ -52,6 +56,30 @@ def on_ray(tmp_path_factory: pytest.TempPathFactory, shared_ray: SharedRay) -> S
 
 def stamps(folder: Path) -> dict[str, int]:
     return {path.parent.parent.name: path.stat().st_mtime_ns for path in folder.glob("trials/*/*/summary.json")}
+
+
+def test_an_algorithm_without_a_winner_has_its_row_and_its_reason(small: dict[str, Any], tmp_path: Path) -> None:
+    small["algorithm"] = [{"name": name} for name in ("fedavg", "fedprox", "fedyogi")]
+    small["study"] = {"seeds": [1], "folds": 3, "grid": {"fedprox": {"local.lr": [1e12, 9e11]}}}
+    small["study"]["inherit"] = {"fedavg": {"local.lr": "fedprox"}}
+    done = raysim.study(small, tmp_path / "study", inline=True)
+    rows = {row["algorithm"]: row for row in pq.read_table(done.folder / "summary.parquet").to_pylist()}
+    assert {name: (row["n"], row["done"], row["diverged"]) for name, row in rows.items()} == {
+        "fedavg": (0, 0, 0),
+        "fedprox": (0, 0, 6),
+        "fedyogi": (3, 3, 0),
+    }
+    table, page = ((done.folder / name).read_text(encoding="utf-8") for name in ("table.md", "report.html"))
+    for text in (table.replace("\\", ""), page):
+        assert (
+            "fedprox on digits: no winner, because no point has a finite validation_accuracy in all its trials." in text
+        )
+        assert "fedavg on digits: no winner, because a source of its inherited values has no winner." in text
+        assert "6 of 6 trials diverged and are left out: fedprox on digits." in text
+        assert "trials that count yet" not in text
+    assert table.count("| digits | fedavg | – | 0 |") == table.count("| digits | fedprox | – | 0 |") == 1
+    conclude(done.folder)
+    assert (done.folder / "report.html").read_text(encoding="utf-8") == page
 
 
 def test_a_label_names_an_algorithm_in_a_study_and_in_its_runs(tmp_path: Path) -> None:
@@ -103,7 +131,7 @@ def test_a_trial_is_a_run_of_its_own(on_ray: StudyProgress, tmp_path: Path) -> N
 def test_inline_and_interrupted_twice_it_is_the_same_table(on_ray: StudyProgress, small: Any, tmp_path: Path) -> None:
     folder, before = tmp_path / "inline", {}
     for most in (3, 6):
-        with pytest.raises(StoppedError, match=rf"continue with: raysim\.study\(\"{folder}\"\)"):
+        with pytest.raises(StoppedError, match=rf"continue with: raysim\.study\(\"{folder}\", inline=True\)"):
             raysim.study(small, folder, inline=True, watcher=Notes(most))
         now = stamps(folder)
         assert len(now) == len(before) + most and before.items() <= now.items()
@@ -235,6 +263,65 @@ def test_devices_that_do_not_fit_start_no_study(wrong: str, tmp_path: Path) -> N
     assert "trials that have ended" not in str(error.value) and not (tmp_path / "study").exists()
 
 
+@pytest.mark.parametrize(
+    ("grid", "inherit", "message"),
+    [
+        ({"*": {"cohort": [2, 50]}}, {}, "fedavg: algorithm.cohort = 50: must be at most"),
+        ({"radfed": {"local.lr": [0.1, 0.2], "model.norm": ["none", "batch"]}}, {}, "radfed: norm 'batch' on a model"),
+        ({"fedavg": {"local.lr": [0.1, 1e-3]}, "radfed": {"local.momentum": [0.1], "cohort": [1, 2, 9]}}, {}, "= 9"),
+        (
+            {"fedavg": {"local.batch_size": [1, 50]}},
+            {"radfed": {"cohort": "fedavg:local.batch_size"}},
+            "radfed: .* = 50",
+        ),
+    ],
+)
+def test_every_value_of_a_grid_is_checked_before_the_first_trial(
+    grid: dict[str, Any], inherit: dict[str, Any], message: str, small: dict[str, Any], tmp_path: Path
+) -> None:
+    small["model"] = {"name": "logistic"}
+    small["study"] |= {"grid": grid, "inherit": inherit}
+    notes = Notes()
+    with pytest.raises(InputError, match=message):
+        quick_study(small, tmp_path / "study", inline=True, watcher=notes)
+    assert not notes.ran and not (tmp_path / "study").exists()
+
+
+def test_checking_a_grid_prepares_the_data_once_and_plans_no_product(
+    small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: Counter[str] = Counter()
+    for name in ("prepare_samples", "plan_run"):
+        real = getattr(populations, name)
+        monkeypatch.setattr(
+            populations, name, lambda *a, name=name, real=real, **k: (calls.update([name]), real(*a, **k))[1]
+        )
+    small["study"] |= {"grid": {"fedavg": {"local.lr": [0.1, 0.2, 0.3], "local.momentum": [0.0, 0.5, 0.9]}}}
+    study = Study.of(small)
+    made = populations.populations_of(study, tmp_path, lambda text: None)
+    populations.fitted(study, made, made)
+    assert calls == {"prepare_samples": 1, "plan_run": 6}
+
+
+def test_the_default_metric_is_one_that_every_trial_measures(small: dict[str, Any], tmp_path: Path) -> None:
+    def metric(datasets: dict[str, Any]) -> str:
+        config = {**small, "study": {"seeds": [1], "datasets": datasets}}
+        study = Study.of(config)
+        (folder := tmp_path / str(len(datasets))).mkdir(exist_ok=True)
+        made = populations.populations_of(study, folder, lambda text: None)
+        return str(populations.fitted(study, made, made)[0].table.metric)
+
+    tested, held_out = {"data.test": 0.2}, {"partition.test_clients": 2}
+    assert metric({"a": held_out, "b": {**tested, **held_out}}) == "held_out_accuracy"
+    assert metric({"a": {**tested, **held_out}, "b": tested}) == "test_accuracy"
+    assert metric({"a": tested, "b": {**tested, "evaluate.metrics": ["loss"]}}) == "test_loss"
+    validated = {"partition.validation_clients": 1}
+    assert metric({"a": validated}) == "validation_accuracy"
+    message = r"none in common \(a: test_accuracy, test_loss, .*; b: held_out_accuracy, .*\); set study.folds = 5, or"
+    with pytest.raises(InputError, match=message):
+        metric({"a": {**tested, **validated}, "b": {**held_out, **validated}})
+
+
 def test_draws_of_the_partition_are_made_and_paired(tmp_path: Path) -> None:
     config = {**deepcopy(SMALL), "partition": {"scheme": "dirichlet-qp", "clients": 6, "label_alpha": 0.3}}
     config["study"] = {"seeds": [1], "partition_seeds": [4, 5, 6], "folds": 0, "metric": "test_accuracy"}
@@ -315,8 +402,11 @@ def test_the_search_does_not_see_the_test_parts_of_clients_made_earlier(
             {"tune": {}, "select_by": "local_accuracy"},
             r"test data must not decide; set study.tune.local_validation = 0.2",
         ),
-        ({"select_by": "local_accuracy"}, "must not decide; set study.tune.local_validation = 0.2"),
+        ({"select_by": "local_accuracy"}, 'which alone .*; set study.select_by = "local_validation_accuracy"'),
+        ({"select_by": "validation_accuracy"}, 'which alone .*; set study.select_by = "local_validation_accuracy"'),
         ({"select_by": "local_validation_speed"}, "must be a column that is measured"),
+        ({"metric": "local_validation_accuracy"}, r"study.metric = .* that is measured \(local_accuracy"),
+        ({"tune": {"local_validation": 1e-9}}, "local_validation = 1e-09: must be .* largest one has 338; raise it"),
         ({"tune": {"local_validation": 1.0}}, "study.tune.local_validation = 1.0: should be less than 1"),
     ],
 )

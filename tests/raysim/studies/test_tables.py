@@ -21,7 +21,7 @@ from raysim.studies.read import read_findings
 from raysim.studies.search import edge_notes
 from raysim.studies.statistics import rows_of, tallies_of
 from raysim.studies.tables import contests, details, differences, markdown_table, progress_table
-from raysim.studies.words import MetricColumn, caption, notes, percent
+from raysim.studies.words import MetricColumn, caption, caption_of_means, notes, percent
 from tests.kit.studies import SCHEMA, point, trial, trials, write_study
 
 BASE, AHEAD = [0.5, 0.6, 0.7, 0.8, 0.7, 0.6], [0.51, 0.62, 0.73, 0.84, 0.75, 0.66]
@@ -41,6 +41,15 @@ def test_the_baseline_is_absolute_and_the_others_are_relative(tmp_path: Path) ->
     assert study.algorithms == ["fedavg", "fedprox", "radfed"]
     assert shown(tmp_path) == [["digits", "(65.00)", "-2.31", "**+5.38**"]]
     assert "n = 5 to 6 differing pairs" in caption(study, rows_of(study))
+
+
+def test_without_a_baseline_nothing_is_bold_and_no_caption_speaks_of_p(tmp_path: Path) -> None:
+    lost = [row | {"status": "diverged"} for row in trials("fedavg", [None] * 6)]
+    found = read_findings(write_study(tmp_path, [*lost, *trials("fedprox", BASE), *trials("radfed", AHEAD)]))
+    assert shown(tmp_path) == [["digits", "–", "–", "–"]]
+    rows = rows_of(found)
+    assert "p <" not in caption(found, rows) + caption_of_means(found, rows)
+    assert "fedavg, the baseline, has no results" in caption(found, rows)
 
 
 @pytest.mark.parametrize(
