@@ -12,7 +12,6 @@ from torch.nn.functional import cosine_similarity, softplus
 
 from algorithms.core.errors import InputError
 from algorithms.core.head import head_layers
-from algorithms.training.method import Method
 from algorithms.training.steps import LocalSteps
 from algorithms.training.terms import RECEIVED
 
@@ -38,17 +37,6 @@ def check_head(module: nn.Module, sample: torch.Tensor) -> None:
             "moon with a model that does not call its head as a layer: must call it, because its input are the "
             "features; set model.head to a layer that is called"
         )
-
-
-def term_of(method: Method, module: nn.Module, steps: LocalSteps) -> Contrast | None:
-    """Return a method's further term of the loss; raise InputError if a user's own method returns no such term."""
-    term = method.loss_term(module, steps)
-    if term is None or all(callable(getattr(term, hook, None)) for hook in ("anchors", "__call__", "close")):
-        return term
-    raise InputError(
-        f"{type(method).__name__}.loss_term returns a {type(term).__name__}: must return None, or a term such as "
-        "algorithms.training.contrast.Contrast; write other terms as `terms`, local.loss or local.update"
-    )
 
 
 class Contrast:

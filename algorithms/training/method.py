@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.clients import Census
-from algorithms.core.errors import require
+from algorithms.core.errors import InputError, require
 from algorithms.core.layouts import Scope
 from algorithms.training.terms import RECEIVED, AffineTerm
 
@@ -68,6 +68,16 @@ class Method:
         A regulariser that is affine in the weights belongs into `terms`; any other one into `local.update`.
         """
         return None
+
+    def checked_loss_term(self, module: nn.Module, steps: LocalSteps) -> Contrast | None:
+        """Return the further term of the loss; raise InputError if a user's own hook returns no such term."""
+        term = self.loss_term(module, steps)
+        if term is None or all(callable(getattr(term, hook, None)) for hook in ("anchors", "__call__", "close")):
+            return term
+        raise InputError(
+            f"{type(self).__name__}.loss_term returns a {type(term).__name__}: must return None, or a term such as "
+            "algorithms.training.contrast.Contrast; write other terms as `terms`, local.loss or local.update"
+        )
 
     def finish(self, steps: LocalSteps, lane: int, count: int) -> None:
         """Change the weights and slots of a lane after the last of its `count` > 0 steps; nothing here."""

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from algorithms.core.batch_norm import train_mode
 from algorithms.training.batches import stacked_batches
 from algorithms.training.compute import Compute
-from algorithms.training.contrast import term_of
 from algorithms.training.dropout import Masks, draws
 from algorithms.training.folding import FoldedLayers, folding, parameters_of
 from algorithms.training.forked import forked
@@ -61,7 +60,7 @@ class Sequential(Trainer):
         apart = parameters_of(folded)
         parameters = [resident.parameters[name] for name in trained if name not in apart]
         steps = LocalSteps(local.arithmetic, trained, resident.slots, lr, *resident.beside, apart)
-        contrast = term_of(local.method, resident.module, steps)
+        contrast = local.method.checked_loss_term(resident.module, steps)
         taken: list[Taken] = []
         count = len(works[0].batches) if works else 0
         with folding(folded, steps) as anchors:

@@ -14,7 +14,7 @@ from algorithms.core.batch_norm import train_mode
 from algorithms.core.entries import Entry
 from algorithms.training.batches import stacked_batches
 from algorithms.training.compute import Compute
-from algorithms.training.contrast import Anchors, Contrast, term_of
+from algorithms.training.contrast import Anchors, Contrast
 from algorithms.training.dropout import Masks
 from algorithms.training.local import Local
 from algorithms.training.loss import Loss
@@ -52,7 +52,7 @@ class Vectorised(Trainer):
         trained, slots, reused = self._resident.trained(local), self._resident.slots, self._launch.begin(local)
         steps = LocalSteps(local.arithmetic, trained, slots, lr, *self._resident.beside, reused=reused)
         others = {e: stack for e, stack in self._resident.stacks.items() if e.name not in trained}
-        contrast = term_of(local.method, self._resident.module, steps)
+        contrast = local.method.checked_loss_term(self._resident.module, steps)
         # An attribute would be a circle: the trainer and its models would stay until a search for garbage.
         gradient = vmap(grad_and_value(self._loss), in_dims=(*[0] * 6, None, None))
         taken: list[Taken] = []

@@ -13,9 +13,6 @@ if TYPE_CHECKING:  # It imports Ray.
     from raysim.fleet.client_actors import ClientActors
     from raysim.fleet.pool import ActorPool
 
-STILL_STARTING = "Ray is still starting: waiting, to end it in order"
-"""Text for the user while the end of actors waits."""
-
 SHARED = ("cpus_per_actor", "gpus_per_actor", "labels")
 """Keys of `[fleet]` that all runs on the same actors have in common."""
 
@@ -50,6 +47,8 @@ class Actors:
         pool, self._pool = self._pool, None
         if pool is None:
             return
+        from raysim.fleet.client_actors import STILL_STARTING
+
         watcher = default_watcher() if pool.waits_for == "start" else Watcher()
         watcher.stage(STILL_STARTING)
         pool.end()

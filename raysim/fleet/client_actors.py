@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from algorithms import Block
-from raysim.fleet.actors import STILL_STARTING
 from raysim.fleet.calls import ActorTimeouts
 from raysim.fleet.gpu_sharing import gpus_of, idle_notice
 from raysim.fleet.pool import ActorPool
@@ -18,6 +17,9 @@ from raysim.fleet.worker_plan import WorkerPlan
 from raysim.watching.loggers.logger import Logger
 
 LOG = logging.getLogger("raysim")
+
+STILL_STARTING = "Ray is still starting: waiting, to end it in order"
+"""Text for the user while the end of actors waits."""
 
 
 class ClientActors:

@@ -8,7 +8,7 @@ import pytest
 
 import raysim
 from raysim.config.tables import FleetTable
-from raysim.fleet.actors import STILL_STARTING
+from raysim.fleet.client_actors import STILL_STARTING
 from raysim.watching.progress import Watcher
 from tests.kit.runs import quick_run
 
