@@ -72,6 +72,7 @@ class Facts:
         owner: column that says whose a row is; "" without one.
         few: whether there are at most `FEW_CLIENTS` clients, so that all take part in each round.
         without: columns that are no features.
+        identifiers: features with a different whole number in every row.
         made: whether the clients exist already.
         test: whether the data have a test set of their own.
         labels: kind of the labels.
@@ -93,6 +94,7 @@ class Facts:
     owner: str = ""
     few: bool = False
     without: Sequence[str] = ()
+    identifiers: Sequence[str] = ()
     made: bool = False
     test: bool = False
     labels: LabelKind = "class"
@@ -132,6 +134,8 @@ def experiment_for(data: str, file: str, label: str | None = None) -> str:
         file=word(printable(file)),
         data=_toml(facts.data),
         without=_toml({"without": list(facts.without)}),
+        doubtful=_toml({"# without": [*facts.without, *facts.identifiers]}),
+        identifiers=printable(listing(list(facts.identifiers))),
         text=_toml({"column": facts.text}),
         owner=_toml({"column": facts.owner}),
         columns=[printable(each) for each in facts.columns],
@@ -216,6 +220,7 @@ def _of_table(path: Path, label: str | None) -> Facts:
         model=MODELS_OF_LABELS.get(labels, "cnn" if has_images else "mlp"),
         sizes=has_images,
         without=[name for name in apart if name in facts or not _is_feature(schema.field(name))],
+        identifiers=[each.name for each in plain if each.is_identifier],
         columns=[each.line for each in facts.values()],
         encoded=_encoded(plain, encoded),
         codes=[each.name for each in plain if each.may_be_category],

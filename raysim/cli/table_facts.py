@@ -87,6 +87,11 @@ class ColumnFacts:
         return not self.is_empty and (is_date(self.kind) or (self.is_text and self.dates))
 
     @property
+    def is_identifier(self) -> bool:
+        """Whether the column holds a different whole number in every row."""
+        return pa.types.is_integer(self.kind) and len(self.values) == self.counted > LEAST_NUMBERS
+
+    @property
     def is_category(self) -> bool:
         """Whether the column holds text that repeats as categories do."""
         return self.is_text and not self.is_date and not self.signs and 1 < len(self.values) <= max(FEW, self.rows // 2)

@@ -161,6 +161,19 @@ def test_an_experiment_on_a_class_for_each_position_reads_tokens(folder: Path) -
     assert quick_run("t.toml", "run", changes=changes, inline=True).results[0].metrics["test_loss"] < 10
 
 
+def test_a_whole_number_that_differs_in_every_row_may_be_an_identifier(folder: Path) -> None:
+    numbers = {"visit_id": np.random.default_rng(1).permutation(120), "dose_mg": np.arange(120) / 7}
+    pq.write_table(table(**numbers), "ids.parquet")
+    text = raysim("init", "ids.parquet", "-").output
+    assert re.search(r'\n# without = \["visit_id"\] +# a different value in every row: an identifier\?\n', text)
+    pq.write_table(table(note=[f"note {row}" for row in range(120)], **numbers), "ids.parquet")
+    text = raysim("init", "ids.parquet", "-").output
+    assert (
+        '\n# without = ["note", "visit_id"] # a different value in every row of \'visit_id\': an identifier?\n' in text
+    )
+    assert tomllib.loads(text)["data"]["without"] == ["note"]
+
+
 @pytest.mark.parametrize("name", DATASETS)
 def test_an_experiment_on_a_known_data_set_is_right(name: str) -> None:
     experiment = Experiment.of(tomllib.loads(experiment_for(name, "x.toml")))
