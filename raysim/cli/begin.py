@@ -72,6 +72,7 @@ class Facts:
         owner: column that says whose a row is; "" without one.
         few: whether there are at most `FEW_CLIENTS` clients, so that all take part in each round.
         without: columns that are no features.
+        dates: columns among them that look like dates in another form.
         identifiers: features with a different whole number in every row.
         made: whether the clients exist already.
         test: whether the data have a test set of their own.
@@ -94,6 +95,7 @@ class Facts:
     owner: str = ""
     few: bool = False
     without: Sequence[str] = ()
+    dates: Sequence[str] = ()
     identifiers: Sequence[str] = ()
     made: bool = False
     test: bool = False
@@ -135,6 +137,7 @@ def experiment_for(data: str, file: str, label: str | None = None) -> str:
         data=_toml(facts.data),
         without=_toml({"without": list(facts.without)}),
         doubtful=_toml({"# without": [*facts.without, *facts.identifiers]}),
+        dates=printable(listing(list(facts.dates))),
         identifiers=printable(listing(list(facts.identifiers))),
         text=_toml({"column": facts.text}),
         owner=_toml({"column": facts.owner}),
@@ -220,6 +223,7 @@ def _of_table(path: Path, label: str | None) -> Facts:
         model=MODELS_OF_LABELS.get(labels, "cnn" if has_images else "mlp"),
         sizes=has_images,
         without=[name for name in apart if name in facts or not _is_feature(schema.field(name))],
+        dates=[name for name in apart if name in facts and facts[name].is_foreign_date],
         identifiers=[each.name for each in plain if each.is_identifier],
         columns=[each.line for each in facts.values()],
         encoded=_encoded(plain, encoded),

@@ -174,6 +174,17 @@ def test_a_whole_number_that_differs_in_every_row_may_be_an_identifier(folder: P
     assert tomllib.loads(text)["data"]["without"] == ["note"]
 
 
+@pytest.mark.parametrize("form", ["%d/%m/%Y", "%d.%m.%y", "%Y/%m/%d %H:%M", "%d-%b-%Y", "%B %d, %Y"])
+def test_dates_in_another_form_are_named(folder: Path, form: str) -> None:
+    visits = [date(2023, 1 + row % 12, 1 + row % 28).strftime(form) for row in range(120)]
+    pq.write_table(table(visit=visits, note=[f"{visit} and more" for visit in visits]), "dated.parquet")
+    text = raysim("init", "dated.parquet", "-").output
+    raw = tomllib.loads(text)
+    assert raw["data"]["without"] == ["visit", "note"] or raw["data"]["columns"] == {"categories": ["note"]}
+    assert "\n# 'visit': text that looks like dates, not in the form 2023-04-17; rewrite the column" in text
+    assert "visit" in raw["data"]["without"] and "'note': text" not in text
+
+
 @pytest.mark.parametrize("name", DATASETS)
 def test_an_experiment_on_a_known_data_set_is_right(name: str) -> None:
     experiment = Experiment.of(tomllib.loads(experiment_for(name, "x.toml")))
