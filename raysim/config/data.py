@@ -288,6 +288,11 @@ def _columns_of(raw: Mapping[str, Any]) -> ColumnsTable:
             "data.columns.drop_first = true without one-hot categories: must have some; set data.columns.categories, "
             'and data.columns.encode = "onehot"'
         )
+    if columns.encode != "onehot" and not columns.categories:
+        raise InputError(
+            f"data.columns.encode = {columns.encode!r} without data.columns.categories: must have some; set them, or "
+            "remove the key"
+        )
     if columns.fit == "client" and not columns.rules.needs_statistics:
         raise InputError(
             'data.columns.fit = "client" without a statistic: must have one; set data.columns.impute = "median"'

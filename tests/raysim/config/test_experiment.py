@@ -243,6 +243,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": {"name": "fedadam"}, "server": {"rule": "yogi"}}, r"server.rule = Yogi.*must be 'adam' for fedadam"),
     ({"server": {"lr": 0.1}}, r"unknown key 'server.lr' of rule assign"),
     ({"partition": {"scheme": "natural", "column": "u", "clients": 3}}, r"partition.clients = 3: must be left out"),
+    ({"partition": {"buckets": 8}}, r"partition.buckets = 8: must stand with partition.features; set them"),
     ({"evaluate": {"metrics": []}}, r"evaluate.metrics = \[\]: should have at least one item; correct it, or leave"),
     ({"evaluate": {"on": []}}, r"evaluate.on = \[\]: should have at least one item; correct it, or leave it out"),
     ({"partition": {"scheme": "natural"}}, r"partition.column"),

@@ -141,6 +141,7 @@ def test_a_test_table_has_the_types_of_the_training_table(
         ({"impute": "mode"}, "data.columns.impute"),
         ({"drop_first": True}, "drop_first = true without one-hot categories"),
         ({"categories": ["pain"], "encode": "index", "drop_first": True}, "drop_first = true without one-hot"),
+        ({"encode": "index"}, "data.columns.encode = 'index' without data.columns.categories: must have some"),
         ({"categories": ["pain"], "fit": "client"}, 'data.columns.fit = "client" without a statistic'),
         ({"categories": ["pain", "pain"]}, "name each only once"),
     ],
