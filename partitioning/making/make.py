@@ -70,7 +70,7 @@ def make(
             equal columns is a domain each. Columns of tables and files keep their name, order and type.
         out: folder to create; it must not exist, or be empty.
         test: global test set with the same columns, a table or other data in memory, or a mapping from domains to
-            their test sets.
+            their test sets. Its values are cast to the types of the source where none of them changes.
         dataset: name of the source in the manifest; by default its own name.
         memory: limit of the samples held at once when streaming, in bytes; a larger client is held whole. It does not
             change the written bytes.

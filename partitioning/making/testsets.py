@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 
+from partitioning.common.casting import cast_like, value_without_cast
 from partitioning.common.columns import check_table
 from partitioning.common.errors import InputError
 from partitioning.sources.source import describe_columns
@@ -18,10 +19,11 @@ _LONGEST = 100  # characters of a name: short enough for the file names of every
 def check_tests(
     test: pa.Table | Tests | None, schema: pa.Schema, label: str, dataset: str, missing: Collection[str] = ()
 ) -> dict[str | None, pa.Table]:
-    """Return the test sets by name, each with the schema of the samples; `missing` is that of `make`.
+    """Return the test sets by name, each cast to the schema of the samples; `missing` is that of `make`.
 
     Raises:
-        InputError: a test set has other columns or no rows, or its name gives no file name of its own.
+        InputError: a test set has other columns or no rows, or a value that the type of its column in the samples
+            cannot hold, or its name gives no file name of its own.
     """
     tests = dict(test) if isinstance(test, Mapping) else {} if test is None else {None: test}
     _check_names(list(tests))
@@ -41,11 +43,21 @@ def _check_names(names: list[str | None]) -> None:
 
 def _check_test(test: pa.Table, schema: pa.Schema, label: str, title: str, missing: Collection[str]) -> pa.Table:
     check_table(test, label, name=title, missing=missing)
-    if test.schema.names != schema.names or test.schema.types != schema.types:
+    if test.schema.names != schema.names:
         raise InputError(
             f"{title} has the columns {describe_columns(test.schema)} and the samples have "
-            f"{describe_columns(schema)}: give both the same names and types, in the same order"
+            f"{describe_columns(schema)}: give both the same names, in the same order"
         )
+    test = cast_like(test, schema)
+    for field in schema:
+        if (kind := test.schema.field(field.name).type) != field.type:
+            value = value_without_cast(test[field.name], field.type)
+            is_narrower = pa.types.is_integer(field.type) and pa.types.is_floating(kind)
+            remedy = "write those of the samples as fractions, such as 1.0" if is_narrower else "give values that fit"
+            raise InputError(
+                f"column {field.name!r} of {title} is {kind} and has {str(value)[:40]!r}, but that of the samples is "
+                f"{field.type}: {remedy}, or leave the column out of both"
+            )
     # Equal types may still name a list's inner field differently: Parquet says "element", memory "item".
     return test.cast(schema)
 

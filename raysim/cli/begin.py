@@ -5,14 +5,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from algorithms.training.loss import LabelKind
 from partitioning import Population
 from partitioning.common.columns import check_text, distinct, is_label, repeated
 from partitioning.common.errors import listing, suggestion
 from partitioning.common.text import printable, word
+from partitioning.sources.layout import arranged
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import Source
 from partitioning.store.manifest import MANIFEST
@@ -20,7 +24,8 @@ from raysim.cli.table_facts import ColumnFacts, facts_of
 from raysim.common.errors import InputError, unknown
 from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, SHIFTED, check_dataset, is_path
 from raysim.data.columns import missing_rows
-from raysim.data.features import ArrayColumn, ImageColumn, form_of, is_number
+from raysim.data.features import ArrayColumn, ImageColumn, check_label, form_of, is_number
+from raysim.data.targets import is_sequence, label_kind
 
 TEXT = "text"
 """Usual name of a column of text."""
@@ -37,6 +42,16 @@ OWNER = re.compile(
 
 MODELS = {"shakespeare": "lstm", "plays": "transformer", "cityscapes": "deeplab_v3plus"}
 """Models of data sets that neither `mlp` nor `cnn` fits."""
+
+MODELS_OF_LABELS: Mapping[LabelKind, str] = {"pixels": "deeplab_v3plus", "sequence": "transformer"}
+"""Models of labels that are neither classes nor numbers of samples."""
+
+LABELS_IN_WORDS: Mapping[LabelKind, str] = {
+    "pixels": "a class for each pixel",
+    "sequence": "a class for each position",
+    "numbers": "numbers",
+}
+"""Labels that are no class of a sample, in words."""
 
 MOST_CLASSES = 8
 """Most classes that a comment lists."""
@@ -57,9 +72,11 @@ class Facts:
         owner: column that says whose a row is; "" without one.
         few: whether there are at most `FEW_CLIENTS` clients, so that all take part in each round.
         without: columns that are no features.
+        dates: columns among them that look like dates in another form.
+        identifiers: features with a different whole number in every row.
         made: whether the clients exist already.
         test: whether the data have a test set of their own.
-        numbers: whether the label is a number to predict.
+        labels: kind of the labels.
         text: column of text to read; "" without one.
         label: whether the data have a label; otherwise the text predicts itself.
         columns: all columns of a table, in words.
@@ -67,6 +84,8 @@ class Facts:
         codes: columns of few whole numbers, which may be categories.
         split: column that divides rows into training and test rows; "" without one.
         two_classes: whether the label has two classes.
+        length: tokens of a sample.
+        vocabulary: number of tokens of a transformer.
     """
 
     data: Mapping[str, object]
@@ -76,9 +95,11 @@ class Facts:
     owner: str = ""
     few: bool = False
     without: Sequence[str] = ()
+    dates: Sequence[str] = ()
+    identifiers: Sequence[str] = ()
     made: bool = False
     test: bool = False
-    numbers: bool = False
+    labels: LabelKind = "class"
     text: str = ""
     label: bool = True
     columns: Sequence[str] = ()
@@ -86,6 +107,8 @@ class Facts:
     codes: Sequence[str] = ()
     split: str = ""
     two_classes: bool = False
+    length: int = 128
+    vocabulary: int = 256
 
 
 def experiment_for(data: str, file: str, label: str | None = None) -> str:
@@ -113,6 +136,9 @@ def experiment_for(data: str, file: str, label: str | None = None) -> str:
         file=word(printable(file)),
         data=_toml(facts.data),
         without=_toml({"without": list(facts.without)}),
+        doubtful=_toml({"# without": [*facts.without, *facts.identifiers]}),
+        dates=printable(listing(list(facts.dates))),
+        identifiers=printable(listing(list(facts.identifiers))),
         text=_toml({"column": facts.text}),
         owner=_toml({"column": facts.owner}),
         columns=[printable(each) for each in facts.columns],
@@ -169,22 +195,21 @@ def _of_table(path: Path, label: str | None) -> Facts:
     source = open_source(path)
     if (twice := repeated(source.schema.names)) is not None:
         raise InputError(f"{path} has several columns named {twice!r}: give each its own name")
-    fields = {field.name: field.type for field in source.schema}
-    label = _label(fields, label, str(path))
-    others = [name for name in fields if name != label]
-    classes, two = _classes(source, label)
+    label = _label({field.name: field.type for field in source.schema}, label, str(path))
+    schema, labels = _schema(source, label, path)
+    others = [name for name in schema.names if name != label]
+    classes, two = _classes(source, label) if labels == "class" else (LABELS_IN_WORDS[labels], False)
     facts = {each.name: each for each in facts_of(source) if each.name != label}
-    owners = (n for n in others if OWNER.fullmatch(n) and is_label(fields[n]))
+    owners = (n for n in others if OWNER.fullmatch(n) and is_label(schema.field(n).type))
     owner = next((n for n in owners if facts[n].repeats and not facts[n].missing), "")
     split = next((name for name, each in facts.items() if each.is_split and owner), "")
     features = [each for name, each in facts.items() if name not in (owner, split)]
     texts = [each.name for each in features if each.is_text]
-    has_images = any(_is_image(source.schema.field(name)) for name in others)
+    has_images = any(_is_image(schema.field(name)) for name in others)
     data = {"dataset": f"{FILE}{path}"} | ({} if label == LABELS[0] else {"label": label})
     about = f"{len(others)} columns and the label {label!r}: {classes}"
     few = bool(owner) and len(facts[owner].values) <= FEW_CLIENTS
-    numbers = not is_label(fields[label])
-    common = Facts(data, about, "mlp", owner=owner, few=few, numbers=numbers, split=split, two_classes=two)
+    common = Facts(data, about, "mlp", owner=owner, few=few, labels=labels, split=split, two_classes=two)
     if len(texts) == len(others) - bool(owner) - bool(split) and (
         len(texts) == 1 or not all(facts[name].is_category for name in texts)
     ):  # there is nothing else to learn from
@@ -192,16 +217,41 @@ def _of_table(path: Path, label: str | None) -> Facts:
     plain = [each for each in features if (is_number(each.kind) or each.signs) and not (has_images or each.is_empty)]
     encoded = [] if has_images else [each for each in features if each.is_category or each.is_date]
     kept = {owner, split, *(each.name for each in (*plain, *encoded))}
-    apart = [name for name in others if name not in kept and not (has_images and _is_image(source.schema.field(name)))]
+    apart = [name for name in others if name not in kept and not (has_images and _is_image(schema.field(name)))]
     return replace(
         common,
-        model="cnn" if has_images else "mlp",
+        model=MODELS_OF_LABELS.get(labels, "cnn" if has_images else "mlp"),
         sizes=has_images,
-        without=[name for name in apart if name in facts or not _is_feature(source.schema.field(name))],
+        without=[name for name in apart if name in facts or not _is_feature(schema.field(name))],
+        dates=[name for name in apart if name in facts and facts[name].is_foreign_date],
+        identifiers=[each.name for each in plain if each.is_identifier],
         columns=[each.line for each in facts.values()],
         encoded=_encoded(plain, encoded),
         codes=[each.name for each in plain if each.may_be_category],
+        **(_tokens(source, schema, [*others, label]) if labels == "sequence" else {}),
     )
+
+
+def _schema(source: Source, label: str, path: Path) -> tuple[pa.Schema, LabelKind]:
+    """Return the columns as models read them, in which lists of one length are arrays, and the kind of the labels.
+
+    Raises:
+        InputError: there are no rows, or the label column cannot hold labels.
+    """
+    first = next((batch for batch in source.batches() if batch.num_rows), None)
+    if first is None:
+        raise InputError(f"{path} has no rows: must have samples; add some")
+    schema = arranged(pa.Table.from_batches([first]), label).schema
+    check_label(schema, label, str(path))
+    return schema, label_kind(schema, label)
+
+
+def _tokens(source: Source, schema: pa.Schema, columns: Sequence[str]) -> dict[str, Any]:
+    """Return the length and the number of tokens of sequences that have a class for each position."""
+    columns = [name for name in columns if is_sequence(schema.field(name))]
+    largest = [pc.max(pc.list_flatten(each)).as_py() for batch in source.batches(columns) for each in batch.columns]
+    length = schema.field(columns[-1]).type.list_size
+    return {"length": length, "vocabulary": 1 + max([1, *(each for each in largest if each is not None)])}
 
 
 def _encoded(plain: Sequence[ColumnFacts], encoded: Sequence[ColumnFacts]) -> dict[str, object]:
@@ -231,9 +281,6 @@ def _label(fields: dict[str, pa.DataType], label: str | None, where: str) -> str
 
 def _classes(source: Source, label: str) -> tuple[str, bool]:
     """Return the classes in words, and whether they are two."""
-    kind = source.schema.field(label).type
-    if not is_label(kind):
-        return "numbers" if is_number(kind) else str(kind), False
     found = distinct(_texts(source, label))
     words = ", ".join(map(str, found)) if len(found) <= MOST_CLASSES else f"{len(found)} classes"
     return words, len(found) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -21,6 +22,16 @@ LEAST_NUMBERS = 10
 
 FEW_NUMBERS = range(3, 11)
 """Numbers of different whole numbers that may be codes of categories."""
+
+MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+
+FOREIGN_DATE = re.compile(
+    rf"(\d\d?([./-])\d\d?\2(\d{{4}}|\d\d)|\d{{4}}([./-])\d\d?\4\d\d?"
+    rf"|\d\d?[-. ]+{MONTH}[-., ]+(\d{{4}}|\d\d)|{MONTH}\.? \d\d?,? \d{{4}})"
+    r"([ T,]+\d\d?:\d\d[\d:.]*( ?[ap]m)?)?",
+    re.IGNORECASE,
+)
+"""Usual forms of dates, such as 17/04/2023, 17.4.23, 2023/04/17, 17-Apr-2023 and April 17, 2023."""
 
 
 @dataclass
@@ -87,9 +98,23 @@ class ColumnFacts:
         return not self.is_empty and (is_date(self.kind) or (self.is_text and self.dates))
 
     @property
+    def is_foreign_date(self) -> bool:
+        """Whether the column holds text that looks like dates, but not like 2023-04-17."""
+        if not self.is_text or self.is_empty or self.is_date:
+            return False
+        return all(FOREIGN_DATE.fullmatch(str(each)) for each in self.values)
+
+    @property
+    def is_identifier(self) -> bool:
+        """Whether the column holds a different whole number in every row."""
+        return pa.types.is_integer(self.kind) and len(self.values) == self.counted > LEAST_NUMBERS
+
+    @property
     def is_category(self) -> bool:
         """Whether the column holds text that repeats as categories do."""
-        return self.is_text and not self.is_date and not self.signs and 1 < len(self.values) <= max(FEW, self.rows // 2)
+        if not self.is_text or self.is_date or self.is_foreign_date or self.signs:
+            return False
+        return 1 < len(self.values) <= max(FEW, self.rows // 2)
 
     @property
     def may_be_category(self) -> bool:

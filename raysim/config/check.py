@@ -50,8 +50,9 @@ KINDS = {
     "a valid boolean": "true or false",
     "a valid (tuple|list|array)": "a list",
     "an object": "a table",
+    "Tuple should have at least 1 item after validation, not 0": "should have at least one item",
 }
-"""Patterns of pydantic's words for types of values, and ours."""
+"""Patterns of pydantic's words for types of values and empty lists, and ours."""
 
 OF_REPRODUCTIONS = ("reproduction", "reduced", "claim", "figure")
 """Tables of the file of a reproduction, whose keys `raysim list keys` does not list."""

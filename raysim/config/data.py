@@ -132,7 +132,7 @@ class DataTable(ConfigTable):
     columns: ColumnsTable | None = None
     """Categories, dates and missing values of a table, `[data.columns]`; by default all columns are plain numbers."""
     without: Annotated[tuple[str, ...], AfterValidator(distinct)] | None = None
-    """Columns to leave out; by default, and with `[]`, none."""
+    """Columns to leave out, also of a `population`; by default, and with `[]`, none."""
     test: str | Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Global test set: a share of the rows, or a second data set; 0 keeps the data set's own. In Python also data in
     memory."""
@@ -260,7 +260,7 @@ def data_of(raw: Mapping[str, Any]) -> DataTable:
     if (data.dataset is None) == (data.population is None):
         both = (data.dataset, data.population)
         raise InputError(f"data.dataset, data.population = {both}: must be exactly one of them; set data.dataset")
-    making = ("root", "label", "text", "without", "test", "shifts", "per_domain")
+    making = ("root", "label", "text", "test", "shifts", "per_domain")
     unused = [key for key in making if raw.get(key)]
     if data.population is None and data.fold is not None:
         raise InputError(f"data.fold = {data.fold}: must stand with data.population; set partition.fold instead")
@@ -287,6 +287,11 @@ def _columns_of(raw: Mapping[str, Any]) -> ColumnsTable:
         raise InputError(
             "data.columns.drop_first = true without one-hot categories: must have some; set data.columns.categories, "
             'and data.columns.encode = "onehot"'
+        )
+    if columns.encode != "onehot" and not columns.categories:
+        raise InputError(
+            f"data.columns.encode = {columns.encode!r} without data.columns.categories: must have some; set them, or "
+            "remove the key"
         )
     if columns.fit == "client" and not columns.rules.needs_statistics:
         raise InputError(

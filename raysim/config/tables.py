@@ -251,6 +251,10 @@ def partition_of(raw: dict[str, Any]) -> PartitionTable:
             f"partition.fold = {partition.fold}: must be below partition.folds = {partition.folds}; "
             "set partition.folds, or leave partition.fold out"
         )
+    if partition.buckets != PartitionTable.model_fields["buckets"].default and not partition.features:
+        raise InputError(
+            f"partition.buckets = {partition.buckets}: must stand with partition.features; set them, or remove the key"
+        )
     if partition.validation is not None and partition.fold is None:
         raise InputError(
             f"partition.validation = {partition.validation}: must stand with partition.fold; set partition.fold"

@@ -1,7 +1,9 @@
 """A population's images, decoded, converted and resized once into a cached copy of the population."""
 
+import hashlib
+import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from math import prod
 from pathlib import Path
@@ -15,8 +17,9 @@ from partitioning.common.bounds import check_memory
 from partitioning.common.paths import cache as default_cache
 from partitioning.sources.arrays import nested
 from partitioning.store.manifest import MANIFEST
-from raysim.common.errors import InputError
+from raysim.common.errors import InputError, unknown
 from raysim.data.arrays import flat
+from raysim.data.columns import fields_of
 from raysim.data.features import ArrayColumn, Features, ImageColumn, NumberColumns, features
 from raysim.data.images import ImageFormat, Pixels, encoded, is_image, opened, pixels, with_places
 from raysim.data.masks import LARGEST_CLASS, MaskColumn, masks_of, resized
@@ -87,6 +90,28 @@ def decode_population(
             f"data.image_size = {picture.size}: all pictures of a client must fit the memory ({error}); set a "
             "smaller one"
         ) from None
+
+
+def drop_columns(population: Population, names: Sequence[str], cache: Path | None = None) -> Path:
+    """Return the folder of the same population without some features; the first call makes it.
+
+    Args:
+        population: population with these columns.
+        names: columns to drop.
+        cache: folder of prepared populations, by default `decoded` in raysim's cache.
+
+    Raises:
+        InputError: the population has no such feature.
+    """
+    known = [
+        each.name for each in fields_of(population.schema, {population.manifest.label, *population.manifest.dividing})
+    ]
+    for name in names:
+        if name not in known:
+            raise unknown(f"column {name!r} of data.without", name, known)
+    digest = hashlib.sha256(json.dumps(sorted(names)).encode()).hexdigest()[:16]
+    folder = (cache or default_cache() / DECODED) / f"{population.digest}-without-{digest}"
+    return rewritten(population, folder, lambda batch, _: batch.drop_columns(list(names)))
 
 
 def rewritten(

@@ -15,7 +15,7 @@ import torch
 
 from algorithms.core.finite import is_finite
 from algorithms.training.loss import NO_POSITION, LabelKind, Loss
-from partitioning.common.columns import Label, class_codes, has_nulls, is_image, is_label
+from partitioning.common.columns import Label, class_codes, has_nulls, is_label
 from raysim.common.errors import InputError
 from raysim.data.arrays import flat
 from raysim.data.features import ArrayColumn, check_label, form_of
@@ -195,16 +195,6 @@ class NumberReader(LabelReader):
                 'local.loss; scale the numbers, or set local.loss = "mse"'
             )
         return y
-
-
-def label_kind(schema: pa.Schema, label: str) -> LabelKind:
-    """Return the kind of a population's labels."""
-    field = schema.field(label)
-    if is_label(field.type):
-        return "class"
-    if is_image(field.type):
-        return "pixels"
-    return "sequence" if is_sequence(field) else "numbers"
 
 
 def label_reader(

@@ -96,6 +96,7 @@ def load(
     shifts: Sequence[str] = (),
     text: Tokenizer | None = None,
     rules: ColumnRules = PLAIN,
+    like: pa.Schema | None = None,
     seed: int = 0,
 ) -> LoadedDataSet:
     """Load a data set to partition.
@@ -113,6 +114,7 @@ def load(
         shifts: domains of "shifted:NAME".
         text: tokenizer of columns of text; None for data without them.
         rules: rules for columns that are no plain numbers.
+        like: schema of the training rows if this is a table of test rows; its types are taken where values fit.
         seed: key of the draws.
 
     Raises:
@@ -123,7 +125,7 @@ def load(
     apart = [*dividing, *without, *others]
     if text is not None:
         first, apart = text.label(first), [*apart, *text.columns]
-    use = TableUse(rules if text is None else None, tuple(without), tuple(needed))
+    use = TableUse(rules if text is None else None, tuple(without), tuple(needed), like)
     source = read(dataset, root=root, label=first, dividing=apart, shifts=shifts, use=use, seed=seed).without(without)
     for name, key in needed.items():
         if name not in source.train.schema.names:
@@ -200,7 +202,9 @@ def _read_features(
     tables: Tables, label: str | None, dividing: Collection[str], name: str, where: str, use: TableUse
 ) -> LoadedDataSet:
     parts, label = by_features(tables, label, dividing, where)
-    train, test = (None if part is None else usable(part, label, where, dividing, use) for part in parts)
+    train = usable(parts[0], label, where, dividing, use)
+    like = replace(use, like=train.schema)
+    test = None if parts[1] is None else usable(parts[1], label, where, dividing, like)
     return LoadedDataSet(name, train, test, label)
 
 

@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from algorithms.training.loss import LabelKind
+from partitioning.common.columns import is_image, is_label
 from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError, unknown
 from raysim.data.arrays import flat
@@ -62,3 +64,13 @@ def is_sequence(field: pa.Field) -> bool:
     """Return whether a label column has a class for each position: lists of a fixed size with whole numbers."""
     kind = field.type
     return bool(pa.types.is_fixed_size_list(kind) and pa.types.is_integer(kind.value_type))
+
+
+def label_kind(schema: pa.Schema, label: str) -> LabelKind:
+    """Return the kind of a table's labels."""
+    field = schema.field(label)
+    if is_label(field.type):
+        return "class"
+    if is_image(field.type):
+        return "pixels"
+    return "sequence" if is_sequence(field) else "numbers"

@@ -105,6 +105,11 @@ class Tokenizer:
         for place, ids in zip(owner.tolist(), encode(texts), strict=True):
             joined[place] += [*ids, *end]
         counts = np.array([-(-(len(ids) - 1) // self.length) if len(ids) > 1 else 0 for ids in joined])
+        if not counts.any():
+            raise InputError(
+                f"column {self.columns[0]!r} of data.text.column has no text of two tokens: must have one, because "
+                "data.text.predict = 'next-token' predicts each token from those before it; name another column"
+            )
         check_memory("the text as tokens", 12 * self.length * int(counts.sum()))
         cuts = [(ids, start) for ids in joined for start in range(0, len(ids) - 1, self.length)]
         x = _padded((ids[i : i + self.length] for ids, i in cuts), len(cuts), self.length, NO_TOKEN)

@@ -18,8 +18,9 @@ from algorithms.rounds.clusters import choices_of
 from algorithms.training.loss import Loss
 from partitioning import Population
 from raysim.common.errors import InputError
-from raysim.data.labels import LABELS, label_kind
+from raysim.data.labels import LABELS
 from raysim.data.shards import Sites
+from raysim.data.targets import label_kind
 from raysim.measures.finetuned import Finetuned
 from raysim.measures.finetuning import Finetuning
 from raysim.measures.metrics import METRICS, USUAL, Metric

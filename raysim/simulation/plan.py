@@ -22,7 +22,8 @@ from raysim.common.names import COLUMNS
 from raysim.config.algorithm import AlgorithmTable
 from raysim.config.experiment import Experiment
 from raysim.config.model import ModelTable
-from raysim.data.labels import LabelReader, label_kind
+from raysim.data.labels import LabelReader
+from raysim.data.targets import label_kind
 from raysim.devices.stored import open_devices
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.check import check_measures, measuring

@@ -13,6 +13,7 @@ import pyarrow as pa
 import partitioning
 from algorithms import Purpose, generator
 from partitioning import Population
+from partitioning.common.casting import cast_like
 from partitioning.making.testsets import check_tests
 from partitioning.schemes.registry import parameters
 from partitioning.store.remote import is_uri
@@ -187,7 +188,7 @@ def _with_test(
 ) -> tuple[pa.Table, pa.Table | None]:
     """Return the training table and the global test set: the data set's own, a second table, or a share of the rows."""
     if not data.test:
-        return source.train, source.test
+        return _widened(source.train, source.test, {source.label, *dividing}), source.test
     if source.test is not None:
         raise InputError(
             f"data.test = {data.test!r}: must be left out, because {source.name} has its own test set; remove it"
@@ -204,6 +205,7 @@ def _with_test(
             without=without,
             text=text,
             rules=PLAIN if data.columns is None else data.columns.rules,
+            like=source.train.schema,
         )
         if test.test is not None:
             raise InputError(
@@ -212,10 +214,16 @@ def _with_test(
             )
         chosen = test.train if data.classes is None else rows_of_classes(test.train, test.label, data.classes)
         check_classes(source.train, chosen, source.label, data.test)
-        return source.train, chosen
+        return _widened(source.train, chosen, {source.label, *dividing}), chosen
     rows = generator(seed, Purpose.TEST_ROWS).permutation(source.train.num_rows)
     cut = max(1, int(data.test * len(rows)))
     return take_rows(source.train, np.sort(rows[cut:])), take_rows(source.train, np.sort(rows[:cut]))
+
+
+def _widened(train: pa.Table, test: pa.Table | None, besides: Collection[str]) -> pa.Table:
+    """Return the training table with a number in the type of the test table if that alone has fractions."""
+    fields = [] if test is None else [each for each in test.schema if each.name not in besides]
+    return cast_like(train, pa.schema([each for each in fields if pa.types.is_floating(each.type)]))
 
 
 def _by_domain(

@@ -14,7 +14,7 @@ from partitioning.common.errors import ElsewhereError
 from raysim.common.errors import InputError
 from raysim.config.data import DataTable
 from raysim.data.augment import augmentation, check_pixels
-from raysim.data.decoding import decode_population
+from raysim.data.decoding import decode_population, drop_columns
 from raysim.data.encoding import encode_population, fit_encoding
 from raysim.data.features import ArrayColumn, features
 from raysim.data.images import ImageFormat
@@ -63,13 +63,15 @@ def prepare_samples(population: Population, data: DataTable) -> PreparedSamples:
     except ElsewhereError as error:
         raise InputError(
             f"{error}; with fleet.pinned = true no process reads the data of all sites to decode images, to "
-            "encode columns, to standardise or to check colours: encode columns and decode images before "
-            "`partitioning make`, which takes --standardise, or leave out data.columns, data.standardise and "
-            "data.augment"
+            "encode or drop columns, to standardise or to check colours: encode and drop columns and decode images "
+            "before `partitioning make`, which takes --standardise, or leave out data.columns, data.without, "
+            "data.standardise and data.augment"
         ) from None
 
 
 def _prepared(population: Population, data: DataTable) -> PreparedSamples:
+    if data.population is not None and data.without:
+        population = Population.open(drop_columns(population, data.without), data.fold, data.validation)
     encoded, columns = population, None
     if data.columns is not None:
         encoding, manifest = fit_encoding(population, data.columns.rules), population.manifest

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +14,13 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 from partitioning.common.bounds import check_memory
+from partitioning.common.casting import cast_like
 from partitioning.common.columns import check_text, is_label, repeated
 from partitioning.sources.layout import arranged
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import reading
 from raysim.common.errors import InputError
-from raysim.data.columns import ColumnRules, check_features, missing_rows
+from raysim.data.columns import PLAIN, ColumnRules, check_features, missing_rows
 from raysim.data.domains import DOMAIN
 from raysim.data.features import check_label, is_number
 from raysim.data.fetching import damaged, fetch, missing
@@ -66,11 +68,31 @@ class TableUse:
         rules: rules for columns that are no plain numbers; None if columns beside a text are left out.
         without: columns that are dropped.
         needed: columns that the partition names. A table without one is refused for that, and not for its features.
+        like: schema of the training rows. A test table gets its types, because those of text files and frames are
+            inferred from each table alone.
     """
 
     rules: ColumnRules | None = None
     without: tuple[str, ...] = ()
     needed: Collection[str] = ()
+    like: pa.Schema | None = None
+
+    @property
+    def words(self) -> list[str]:
+        """Columns of text of the training rows."""
+        return [each.name for each in self.like or () if is_label(each.type) and not is_number(each.type)]
+
+    def alike(self, table: pa.Table, besides: Collection[str]) -> pa.Table:
+        """Return a test table in the types of the training rows, as far as its values fit; `besides` is no feature."""
+        if self.like is None:
+            return table
+        rules, unread = self.rules or PLAIN, {*besides, *self.words}
+        for place, field in enumerate(table.schema):
+            if field.name in self.like.names and field.name not in unread:
+                with suppress(InputError):  # a text that is no number is refused with the other faults of its table
+                    values = rules.cleaned(field.name, table[field.name])
+                    table = table.set_column(place, field.with_type(values.type), values)
+        return cast_like(table, self.like)
 
 
 ALL = TableUse()
@@ -92,7 +114,7 @@ def read_table(path: Path, label: str, dividing: Collection[str] = (), use: Tabl
     if not path.is_file():
         raise InputError(f"{path} is {'a folder' if path.is_dir() else 'missing'}: give the path of a file")
     if path.suffix.lower() in SUFFIXES:
-        return usable(_read_other(path), label, str(path), dividing, use)
+        return usable(_read_other(path, use.words), label, str(path), dividing, use)
     try:
         table = read_parquet(path)
     except (pa.ArrowException, OSError) as error:
@@ -126,7 +148,7 @@ def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = 
                 f"column {name!r} of {where} is a pandas index, not a feature: write the file with index=False"
             )
     check_text(table, name=where)
-    table = arranged(table, label)
+    table = use.alike(arranged(table, label), {label, *dividing})
     check_label(table.schema, label, where)
     check_rows(table, where)
     besides = {label, *dividing, *use.without}
@@ -145,13 +167,16 @@ def _check_label_texts(labels: pa.ChunkedArray, label: str, where: str) -> None:
         raise InputError(f"column {label!r} has no label in {rows} rows of {where}: fill them in, or drop the rows")
 
 
-def _read_other(path: Path) -> pa.Table:
+def _read_other(path: Path, words: Collection[str]) -> pa.Table:
+    # words: columns of a text file to read as strings, even if they look like "0013"
     with reading(path, "a table"):
         source = open_source(path)
         _ = source.schema.names  # names may not be text in UTF-8
     if (delimiter := DELIMITERS.get(path.suffix.lower())) is not None:
         with reading(path, "delimited text"):
-            table = read_delimited(path, parse_options=csv.ParseOptions(delimiter=delimiter))
+            kinds = csv.ConvertOptions(column_types=dict.fromkeys(words, pa.string()))
+            parsing = csv.ParseOptions(delimiter=delimiter)
+            table = read_delimited(path, parse_options=parsing, convert_options=kinds)
         check_text(table, name=str(path), is_text=True)
         return table
     batches, held = [], 0

@@ -225,7 +225,7 @@ def nulls_inside():
         (pa.table({"label": [1, 2], "s": [0.5, 1.0]}), {"local_test": "s"}, "'s', which is of type double"),
         (pa.table({"label": [1, 2], "s": ["test"] * 2}), {"local_test": "s"}, "'s', which makes all 2 rows test rows"),
         (pa.table({"label": [1, 2]}), {"memory": 0}, "memory is 0: give a whole number from 1 to"),
-        (pa.table({"label": [1, 2]}), {"test": pa.table({"label": ["a"]})}, "the test set of table has the col"),
+        (pa.table({"label": [1, 2]}), {"test": pa.table({"label": ["a"]})}, "'label' of the test set of table is str"),
         (pa.table({"label": [1, 2]}), {"label_alpha": 1.0}, "does not take 'label_alpha'"),
     ],
 )

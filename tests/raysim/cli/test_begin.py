@@ -26,6 +26,8 @@ from raysim.data.catalogue import DATASETS
 from raysim.measures.metrics import METRICS
 from tests.kit.runs import quick_run
 
+IMAGE = pa.list_(pa.list_(pa.list_(pa.uint8())))
+
 
 def raysim(*arguments: object) -> Result:
     return CliRunner().invoke(cli, [str(each) for each in arguments])
@@ -136,6 +138,53 @@ def test_an_experiment_on_text_alone_reads_it(folder: Path) -> None:
     assert quick_run("text.toml", "run", changes=changes, inline=True).results
 
 
+def test_an_experiment_on_masks_segments_images(folder: Path) -> None:
+    random = np.random.default_rng(1)
+    images, masks = random.integers(0, 255, (12, 16, 16, 3)), random.integers(0, 3, (12, 16, 16))
+    columns = {"image": images.astype(np.uint8).tolist(), "label": masks.tolist()}
+    pq.write_table(pa.table(columns, schema=pa.schema({"image": IMAGE, "label": IMAGE.value_type})), "masks.parquet")
+    assert raysim("init", "masks.parquet", "m.toml").exit_code == 0
+    raw = tomllib.loads((folder / "m.toml").read_text())
+    assert raw["model"]["name"] == "deeplab_v3plus" and "loss" not in raw["local"]
+    changes = ["rounds=1", "partition.clients=2", "data.image_size=16"]
+    assert quick_run("m.toml", "run", changes=changes, inline=True).results[0].metrics["test_loss"] < 10
+
+
+def test_an_experiment_on_a_class_for_each_position_reads_tokens(folder: Path) -> None:
+    random = np.random.default_rng(1)
+    columns = {"words": random.integers(0, 30, (40, 12)), "tags": random.integers(0, 4, (40, 12))}
+    pq.write_table(pa.table({name: values.tolist() for name, values in columns.items()}), "tags.parquet")
+    assert raysim("init", "tags.parquet", "t.toml", "--label", "tags").exit_code == 0
+    raw = tomllib.loads((folder / "t.toml").read_text())
+    assert raw["model"]["options"]["vocab_size"] == 30 and raw["model"]["options"]["n_positions"] == 12
+    changes = ["rounds=1", "partition.clients=2", "model.options.n_layer=1"]
+    assert quick_run("t.toml", "run", changes=changes, inline=True).results[0].metrics["test_loss"] < 10
+
+
+def test_a_whole_number_that_differs_in_every_row_may_be_an_identifier(folder: Path) -> None:
+    numbers = {"visit_id": np.random.default_rng(1).permutation(120), "dose_mg": np.arange(120) / 7}
+    pq.write_table(table(**numbers), "ids.parquet")
+    text = raysim("init", "ids.parquet", "-").output
+    assert re.search(r'\n# without = \["visit_id"\] +# a different value in every row: an identifier\?\n', text)
+    pq.write_table(table(note=[f"note {row}" for row in range(120)], **numbers), "ids.parquet")
+    text = raysim("init", "ids.parquet", "-").output
+    assert (
+        '\n# without = ["note", "visit_id"] # a different value in every row of \'visit_id\': an identifier?\n' in text
+    )
+    assert tomllib.loads(text)["data"]["without"] == ["note"]
+
+
+@pytest.mark.parametrize("form", ["%d/%m/%Y", "%d.%m.%y", "%Y/%m/%d %H:%M", "%d-%b-%Y", "%B %d, %Y"])
+def test_dates_in_another_form_are_named(folder: Path, form: str) -> None:
+    visits = [date(2023, 1 + row % 12, 1 + row % 28).strftime(form) for row in range(120)]
+    pq.write_table(table(visit=visits, note=[f"{visit} and more" for visit in visits]), "dated.parquet")
+    text = raysim("init", "dated.parquet", "-").output
+    raw = tomllib.loads(text)
+    assert raw["data"]["without"] == ["visit", "note"] or raw["data"]["columns"] == {"categories": ["note"]}
+    assert "\n# 'visit': text that looks like dates, not in the form 2023-04-17; rewrite the column" in text
+    assert "visit" in raw["data"]["without"] and "'note': text" not in text
+
+
 @pytest.mark.parametrize("name", DATASETS)
 def test_an_experiment_on_a_known_data_set_is_right(name: str) -> None:
     experiment = Experiment.of(tomllib.loads(experiment_for(name, "x.toml")))
@@ -171,6 +220,8 @@ def test_names_of_the_users_stay_text_in_the_file(folder: Path) -> None:
         (["init", "twice.csv", "--label", "sick"], "several columns named 'age'"),
         (["init", "gap.csv", "--label", "sick"], "label column 'sick' has missing values"),
         (["init", "blank.csv", "--label", "sick"], "label column 'sick' has missing values"),
+        (["init", "header.csv"], "header.csv has no rows: must have samples"),
+        (["init", "visits.parquet", "--label", "day"], "label column 'day' is date32[day], but must hold"),
         (["show", "quikstart"], "did you mean 'quickstart'?"),
         (["list", "schemes", "dirichlet_qp"], "did you mean 'dirichlet-qp'?"),
     ],
@@ -179,6 +230,7 @@ def test_wrong_input_is_one_line_and_writes_nothing(folder: Path, arguments: lis
     pq.write_table(pa.table({"a": [1.0]}), "bare.parquet")
     Path("latin.csv").write_bytes("age,Größe,sick\n1,2,0\n3,4,1\n".encode("latin-1"))
     Path("twice.csv").write_text("age,age,sick\n1,2,0\n3,4,1\n")
+    Path("header.csv").write_text("age,label\n")
     Path("gap.csv").write_text("age,size,sick\n1,2,0\n3,4,\n")
     Path("blank.csv").write_text("age,size,sick\n1,2,no\n3,4,\n")
     before = sorted(folder.iterdir())

@@ -99,6 +99,41 @@ def test_a_second_table_is_encoded_by_the_training_rows(csv: Path, tmp_path: Pat
     assert run.results[0].metrics["test_accuracy"] > 0.5
 
 
+SIGNS = {"impute": "mean", "na_values": ["?"]}
+CASES = {
+    "whole numbers in the test file": ("0.5,p", "1,p", {}),
+    "fractions in the test file": ("1,p", "0.5,p", {}),
+    "digits alone as a category": ("1,p", "1,007", {}),
+    "a sign of missing values in the test file": ("1,p", "?,p", SIGNS),
+    "a sign of missing values in the training file": ("?,p", "1,p", SIGNS),
+    "an empty column": ("1,p", ",p", {"impute": "mean"}),
+}
+
+
+@pytest.mark.parametrize("form", ["files", "frames", "one mapping"])
+@pytest.mark.parametrize(("train", "test", "rules"), CASES.values(), ids=CASES)
+def test_a_test_table_has_the_types_of_the_training_table(
+    train: str, test: str, rules: dict[str, Any], form: str, tmp_path: Path
+) -> None:
+    texts = {"train": f"a,c,label\n{train},0\n2,007,1\n3,r,0\n4,p,1\n", "test": f"a,c,label\n{test},1\n{test},0\n"}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    files = [f"file:{tmp_path}/{name}.csv" for name in texts]
+    frames = [pd.read_csv(tmp_path / f"{name}.csv", dtype={"c": str}) for name in texts]
+    held = {
+        "files": {"dataset": files[0], "test": files[1]},
+        "frames": {"dataset": frames[0], "test": frames[1]},
+        "one mapping": {"dataset": dict(zip(texts, frames, strict=True))},
+    }
+    models = []
+    for place, data in enumerate(({"dataset": files[0], "test": files[0]}, held[form])):
+        given = {"data": {**data, "columns": {"categories": ["c"], **rules}}, "partition": {"clients": 2}}
+        run = quick_run({**given, "rounds": 2, "model": {"name": "logistic"}}, tmp_path / f"run{place}", inline=True)
+        assert run.results[0].metrics["test_loss"] < 100
+        models.append((run.folder / "fedavg/model.safetensors").read_bytes())
+    assert models[0] == models[1]
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
@@ -106,6 +141,7 @@ def test_a_second_table_is_encoded_by_the_training_rows(csv: Path, tmp_path: Pat
         ({"impute": "mode"}, "data.columns.impute"),
         ({"drop_first": True}, "drop_first = true without one-hot categories"),
         ({"categories": ["pain"], "encode": "index", "drop_first": True}, "drop_first = true without one-hot"),
+        ({"encode": "index"}, "data.columns.encode = 'index' without data.columns.categories: must have some"),
         ({"categories": ["pain"], "fit": "client"}, 'data.columns.fit = "client" without a statistic'),
         ({"categories": ["pain", "pain"]}, "name each only once"),
     ],

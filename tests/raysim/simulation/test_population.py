@@ -103,6 +103,25 @@ def test_own_test_parts_of_a_test_set_need_one(tmp_path) -> None:
         population_of(Experiment.of(changed), tmp_path / "population")
 
 
+@pytest.mark.parametrize("standardise", ["global", "client"])
+def test_a_column_of_a_population_may_be_left_out(tmp_path: Path, standardise: str) -> None:
+    whole = wards(60, 0).add_column(0, "note", pa.array([f"text {row}" for row in range(60)]))
+    options = {"scheme": "natural", "column": "ward", "folds": 3, "local_test": 0.2, "standardise": True}
+    runs = []
+    for name, table, without in (("whole", whole, ["note"]), ("bare", whole.drop_columns("note"), [])):
+        partitioning.make(table.append_column("z", table["x"]), tmp_path / name, **options)
+        data = {"population": str(tmp_path / name), "fold": 1, "standardise": standardise, "without": without}
+        given = {"rounds": 2, "data": data, "model": {"name": "logistic"}}
+        runs.append(quick_run(given, tmp_path / f"{name}-run", inline=True))
+    one, two = ((run.folder / "fedavg" / "model.safetensors").read_bytes() for run in runs)
+    assert one == two and runs[0].results[0].metrics == runs[1].results[0].metrics
+    assert "note" in Population.open(tmp_path / "whole").schema.names
+    data = {"population": str(tmp_path / "whole"), "without": ["not"]}
+    with pytest.raises(InputError, match=r"column 'not' of data.without.*did you mean 'note'"):
+        quick_run({"data": data, "model": {"name": "logistic"}}, tmp_path / "wrong", inline=True)
+    assert not (tmp_path / "wrong").exists()
+
+
 def test_a_fold_is_a_view_of_the_population_whether_made_or_opened(tmp_path) -> None:
     partition = {"clients": 7, "folds": 3, "fold": 2, "stratify": True}
     made = population_of(Experiment.of({"partition": partition, "data": {"dataset": "digits"}}), tmp_path / "made")

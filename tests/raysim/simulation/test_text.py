@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
@@ -161,3 +162,11 @@ def test_wrong_text_is_refused_in_one_line(
     with pytest.raises(InputError, match=message) as caught:
         raysim.run({**plays, "data": data}, tmp_path / "run", inline=True)
     assert "\n" not in str(caught.value)
+
+
+def test_texts_without_a_sequence_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    data = {"dataset": pa.table({"text": [""] * 60}), "test": 0.2, "text": {"predict": "next-token"}}
+    model = {"name": "transformer", "architecture": "gpt2"}
+    with pytest.raises(InputError, match=r"column 'text' of data.text.column has no text of two tokens: must"):
+        raysim.run({"data": data, "model": model}, tmp_path / "run", inline=True)
+    assert not any(tmp_path.iterdir())

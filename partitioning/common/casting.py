@@ -1,0 +1,44 @@
+"""Columns of one table in the types of another: readers of text and frames infer types for each table alone."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def cast_like(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the table with its columns in the types of a schema; one whose values would change stays as it is.
+
+    Args:
+        table: rows with their columns.
+        schema: types of columns by name; other columns of the table stay, too.
+    """
+    for place, field in enumerate(table.schema):
+        kind = schema.field(field.name).type if field.name in schema.names else field.type
+        if kind != field.type and (values := _cast(table[field.name], kind)) is not None:
+            table = table.set_column(place, field.with_type(kind), values)
+    return table
+
+
+def value_without_cast(values: pa.ChunkedArray, kind: pa.DataType) -> object:
+    """Return the first value of a column that another type cannot hold."""
+    while len(values) > 1:
+        half = values[: len(values) // 2]
+        values = values[len(half) :] if _cast(half, kind) is not None else half
+    return values[0].as_py()
+
+
+def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
+    # Return the values in another type; None if one would change.
+    if pa.types.is_null(values.type):
+        return values.cast(kind)
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    # An inferred boolean may have been True, TRUE or true.
+    if pa.types.is_nested(inner) or pa.types.is_nested(values.type) or pa.types.is_boolean(values.type):
+        return None
+    try:
+        made = values.cast(inner)
+        is_same = pc.or_(pc.equal(made.cast(values.type), values), pc.not_equal(values, values))
+        return made.cast(kind) if pc.all(is_same).as_py() is not False else None
+    except pa.ArrowException:
+        return None
