@@ -187,9 +187,7 @@ def check_rule(name: str, rule: Any) -> None:
         )
     keys = signature(rule).parameters.values()
     if wrong := _fault(lambda: _key_fault(keys, ("rule", "aggregate"), "is a key of every rule"), rule, ()):
-        raise InputError(
-            f"server.rule = {name!r}: must have parameters that can be keys, and {wrong}; change the class"
-        )
+        raise InputError(f"server.rule = {name!r}: must have parameters that can be keys, and {wrong}; change it")
 
 
 def check_shape(name: str, function: Callable[..., Any], taken: Collection[str]) -> None:
