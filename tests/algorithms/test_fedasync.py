@@ -298,7 +298,7 @@ PERSONAL = Sharing(statistics="personal")
         ),
         (lambda: fedavg(HALF, LOCAL, WeightedMix(0.5)), "server.rule = 'weighted-mix' with synchronous rounds: "),
         (lambda: radfed(HALF, LOCAL, WeightedMix(0.5)), "server.rule = 'weighted-mix' with synchronous rounds: "),
-        (lambda: replace(fedasync(HALF, LOCAL), weighting=Samples()), "'weighted-mix' with weighting = Samples"),
+        (lambda: replace(fedasync(HALF, LOCAL), weighting=Samples()), "'weighted-mix.* with weighting = .samples"),
         (lambda: fedasync(replace(HALF, by="size"), LOCAL), 'algorithm.sampling = "size"'),
         (lambda: fedasync(HALF, LOCAL, concurrency=0), "algorithm.concurrency = 0: must be a whole number >= 1"),
         (
