@@ -92,8 +92,11 @@ def _optimizer(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the mistakes of keys that do not go with the optimiser."""
     optimizer, momentum, options = values["optimizer"], values["momentum"], values["optimizer_options"]
     for name, usual in OF_ADAM.items():
-        fits, allowed = optimizer == "adam" or values[name] == usual, f"left out with optimizer = {optimizer!r}"
-        yield from wrong(fits, f"local.{name}", values[name], allowed, "set local.optimizer_options, or remove it")
+        fits, allowed = optimizer == "adam" or values[name] == usual, f"{usual} with optimizer = {optimizer!r}"
+        remedy = (
+            'remove it, or set local.optimizer = "adam"' if optimizer in OWN else "set local.optimizer_options instead"
+        )
+        yield from wrong(fits, f"local.{name}", values[name], allowed, remedy)
     allowed = f"0 with optimizer = {optimizer!r}"
     yield from wrong(optimizer == "sgd" or not momentum, "local.momentum", momentum, allowed, "remove it")
     holds = not values["nesterov"] or momentum > 0

@@ -150,8 +150,11 @@ def test_as_many_steps_as_the_largest_client() -> None:
         ({"steps": "most"}, 'local.steps = .most.: must be a whole number >= 1, or "largest"'),
         ({"optimizer": "lamb"}, "local.optimizer = 'lamb': must be 'sgd' or 'adam'"),
         ({"optimizer": "adam", "momentum": 0.9}, "local.momentum = 0.9: must be 0 with optimizer = .adam."),
-        ({"beta1": 0.5}, "local.beta1 = 0.5: must be left out with optimizer = 'sgd'; set local.optimizer_options"),
-        ({"optimizer": "adamw", "eps": 1e-6}, "local.eps = 1e-06: must be left out with optimizer = 'adamw'"),
+        ({"beta1": 0.5}, "local.beta1 = 0.5: must be 0.9 with optimizer = 'sgd'; remove it, or set local.optimizer"),
+        (
+            {"optimizer": "adamw", "eps": 1e-6},
+            "eps = 1e-06: must be 1e-08 with optimizer = 'adamw'; set local.optimizer_options",
+        ),
         ({"beta2": 1.0}, "local.beta2 = 1.0"),
         ({"eps": 0.0}, "local.eps = 0.0"),
         ({"lr_decay": 0.1, "lr_decay_at": (0.5, 0.5)}, "local.lr_decay_at = .* ascending"),
