@@ -14,8 +14,8 @@ from algorithms.parts.settings import SETTINGS
 def check_conflicts(parts: Parts, devices: Devices | None = None) -> None:
     """Raise InputError for the first conflict of an algorithm's parts and options.
 
-    If a key can be set to mend it, the error has a line for each such key; other conflicts are told one by one, because
-    most of them vanish with the first.
+    Conflicts that a key can mend are told together, a line for each key. Others are told one by one, because most of
+    them vanish with the first.
 
     Args:
         parts: parts of a phase.

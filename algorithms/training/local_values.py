@@ -58,6 +58,9 @@ def _mistakes(values: Mapping[str, Any]) -> Iterator[str]:
 OF_ADAM = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
 """Keys that only Adam reads, and their defaults."""
 
+OF_OPTIMISERS = ("momentum", "nesterov", *OF_ADAM, "optimizer_options")
+"""Keys that mean nothing to another optimiser."""
+
 OF_STEPS = {
     **OF_ADAM,
     "momentum": 0.0,

@@ -65,7 +65,7 @@ class Method:
     def loss_term(self, module: nn.Module, steps: LocalSteps) -> Contrast | None:
         """Return a further term of the loss that reads the model's features, such as `Contrast`; None for none.
 
-        A regulariser that is affine in the weights belongs into `terms`; any other one into `local.update`.
+        A regulariser that is affine in the weights belongs in `terms`, any other one in `local.update`.
         """
         return None
 
@@ -92,7 +92,7 @@ class Method:
         return self
 
     def check_terms(self) -> None:
-        """Raise InputError if a term is none, or reads values that the method does not have."""
+        """Raise InputError for a term that is no AffineTerm, or reads values that the method does not have."""
         known = (RECEIVED, *self.slots)
         for hook in ("first_terms", "terms"):
             terms, name = getattr(self, hook), f"{type(self).__name__}.{hook}"

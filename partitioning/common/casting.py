@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 
 def cast_like(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the table with its columns in the types of a schema; one whose values would change stays as it is.
+    """Return the table with its columns in the types of a schema, except those whose values would change.
 
     Args:
         table: rows with their columns.
@@ -26,6 +26,32 @@ def value_without_cast(values: pa.ChunkedArray, kind: pa.DataType) -> object:
     return values[0].as_py()
 
 
+def _means_the_same(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether equal values of two types mean the same.
+
+    A number has several spellings as text, such as 7, 007 and 7.0, and no unit of time.
+    """
+    if is_text(given) or is_number(given):
+        return is_number(wanted) or (is_text(given) and is_text(wanted))
+    if _is_day(given) and _is_day(wanted):
+        return getattr(given, "tz", None) == getattr(wanted, "tz", None)
+    return bool(pa.types.is_duration(given) and pa.types.is_duration(wanted))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a column holds text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether a column holds integers or floats."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _is_day(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
 def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
     # Return the values in another type; None if one would change.
     if pa.types.is_null(values.type):
@@ -33,8 +59,7 @@ def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     inner = kind.value_type if pa.types.is_dictionary(kind) else kind
-    # An inferred boolean may have been True, TRUE or true.
-    if pa.types.is_nested(inner) or pa.types.is_nested(values.type) or pa.types.is_boolean(values.type):
+    if not _means_the_same(values.type, inner):
         return None
     try:
         made = values.cast(inner)

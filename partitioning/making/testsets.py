@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 
-from partitioning.common.casting import cast_like, value_without_cast
+from partitioning.common.casting import cast_like, is_text, value_without_cast
 from partitioning.common.columns import check_table
 from partitioning.common.errors import InputError
 from partitioning.sources.source import describe_columns
@@ -53,7 +53,12 @@ def _check_test(test: pa.Table, schema: pa.Schema, label: str, title: str, missi
         if (kind := test.schema.field(field.name).type) != field.type:
             value = value_without_cast(test[field.name], field.type)
             is_narrower = pa.types.is_integer(field.type) and pa.types.is_floating(kind)
-            remedy = "write those of the samples as fractions, such as 1.0" if is_narrower else "give values that fit"
+            other = (
+                "store it as text, for example in a Parquet file"
+                if is_text(field.type)
+                else f"convert it to {field.type}"
+            )
+            remedy = "write those of the samples as fractions, such as 1.0" if is_narrower else other
             raise InputError(
                 f"column {field.name!r} of {title} is {kind} and has {str(value)[:40]!r}, but that of the samples is "
                 f"{field.type}: {remedy}, or leave the column out of both"

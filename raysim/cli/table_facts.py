@@ -26,12 +26,12 @@ FEW_NUMBERS = range(3, 11)
 MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 
 FOREIGN_DATE = re.compile(
-    rf"(\d\d?([./-])\d\d?\2(\d{{4}}|\d\d)|\d{{4}}([./-])\d\d?\4\d\d?"
+    rf"(\d\d?\.\d\d?\.\d{{4}}|\d\d\.\d\d\.\d\d|\d\d?([/-])\d\d?\2(\d{{4}}|\d\d)|\d{{4}}([./-])\d\d?\4\d\d?"
     rf"|\d\d?[-. ]+{MONTH}[-., ]+(\d{{4}}|\d\d)|{MONTH}\.? \d\d?,? \d{{4}})"
     r"([ T,]+\d\d?:\d\d[\d:.]*( ?[ap]m)?)?",
     re.IGNORECASE,
 )
-"""Usual forms of dates, such as 17/04/2023, 17.4.23, 2023/04/17, 17-Apr-2023 and April 17, 2023."""
+"""Usual forms of dates, such as 17/04/2023, 17/4/23, 17.04.23, 2023/04/17, 17-Apr-2023 and April 17, 2023."""
 
 
 @dataclass

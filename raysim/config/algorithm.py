@@ -18,6 +18,7 @@ from algorithms.names import ALGORITHMS, SERVERS
 from algorithms.options.aggregation import AGGREGATES, Aggregate
 from algorithms.parts.clustered import OwnChoice
 from algorithms.parts.reporting import LateUpdates, Reporting
+from algorithms.training.local_values import OF_OPTIMISERS
 from algorithms.training.loss import LOSSES, Loss, OwnLoss
 from algorithms.training.own_update import OwnUpdate
 from raysim.common.errors import InputError, MistakesError, each_error, every, one_input_error
@@ -328,6 +329,10 @@ def _local(common: dict[str, Any], special: dict[str, Any]) -> LocalTable:
     if loss != common.get("loss", usual):
         # Keys of the common loss mean nothing to an algorithm's own one.
         replaced = {*replaced, *loss_keys(common.get("loss", usual))}
+    optimizer = special.get("optimizer", common.get("optimizer"))
+    if optimizer != common.get("optimizer"):
+        # Nor do those of the common optimiser.
+        replaced = {*replaced, *OF_OPTIMISERS}
     keys = {key: value for key, value in common.items() if key not in replaced} | special
     if not keys.keys() & lengths or keys.get("steps") == "largest":
         keys.setdefault("epochs", 1)

@@ -144,7 +144,7 @@ def rewritten(
 
 def cache_remedy(message: str) -> str:
     """Return the remedy if an error's message names a file in a cached folder of `rewritten`; "" if it does not."""
-    found = re.search(rf"{re.escape(str(default_cache() / DECODED))}/[^/]+", message)
+    found = re.search(rf"{re.escape(str(default_cache() / DECODED))}/[^/:]+", message)
     return f"; or remove {found[0]}, and raysim makes it again" if found else ""
 
 

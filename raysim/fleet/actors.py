@@ -51,8 +51,10 @@ class Actors:
 
         watcher = default_watcher() if pool.waits_for == "start" else Watcher()
         watcher.stage(STILL_STARTING)
-        pool.end()
-        watcher.end()
+        try:
+            pool.end()
+        finally:
+            watcher.end()
 
     def place(self, table: FleetTable) -> ClientActors:
         """Return the client actors for a run with this `[fleet]` table.

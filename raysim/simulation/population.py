@@ -221,9 +221,10 @@ def _with_test(
 
 
 def _widened(train: pa.Table, test: pa.Table | None, besides: Collection[str]) -> pa.Table:
-    """Return the training table with a number in the type of the test table if that alone has fractions."""
-    fields = [] if test is None else [each for each in test.schema if each.name not in besides]
-    return cast_like(train, pa.schema([each for each in fields if pa.types.is_floating(each.type)]))
+    """Return the training table with whole numbers as floats where the test table has fractions."""
+    whole = [each.name for each in train.schema if pa.types.is_integer(each.type) and each.name not in besides]
+    there = [] if test is None else [test.schema.field(name) for name in whole if name in test.schema.names]
+    return cast_like(train, pa.schema([each for each in there if pa.types.is_floating(each.type)]))
 
 
 def _by_domain(

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from algorithms import Augment
 from partitioning import Population
-from partitioning.common.errors import ElsewhereError
+from partitioning.common.errors import ElsewhereError, listing
 from raysim.common.errors import InputError
 from raysim.config.data import DataTable
 from raysim.data.augment import augmentation, check_pixels
@@ -71,6 +71,8 @@ def prepare_samples(population: Population, data: DataTable) -> PreparedSamples:
 
 def _prepared(population: Population, data: DataTable) -> PreparedSamples:
     if data.population is not None and data.without:
+        if data.columns is None:
+            _check_left(population, data.without)
         population = Population.open(drop_columns(population, data.without), data.fold, data.validation)
     encoded, columns = population, None
     if data.columns is not None:
@@ -86,6 +88,15 @@ def _prepared(population: Population, data: DataTable) -> PreparedSamples:
     shape = decoder.shape if augment is None else augment.shape(decoder.shape)
     _check_pixels(decoded, online)
     return PreparedSamples(path, decoded.digest, shape, decoder.shape, decoder.labels, standardise, augment, columns)
+
+
+def _check_left(population: Population, names: Collection[str]) -> None:
+    """Raise InputError if the columns that are left make no features: the name of the copy would tell a user nothing."""
+    left = pa.schema([field for field in population.schema if field.name not in names])
+    try:
+        features(left, population.manifest.label, population.manifest.dividing)
+    except InputError as error:
+        raise InputError(f"{population.path} without {listing(sorted(names))}: {error}") from None
 
 
 def _check_pixels(population: Population, augmentations: Collection[str]) -> None:

@@ -255,18 +255,26 @@ def _default_name(experiment: Experiment) -> str:
 
 
 def varied_points(dataset: StudyData, spaces: Mapping[str, SearchSpace]) -> Iterator[tuple[SearchSpace, Experiment]]:
-    """Yield the experiments that hold every value of every key: an algorithm's first point, then one change at a time.
+    """Yield experiments that hold each key's values: an algorithm's first point, then one change at a time.
 
-    A grid of n x m points has n + m - 1 of them.
+    Of many numbers these are the first, the smallest and the largest, because a model or population bounds numbers and
+    a plan may take a second. A grid of n x m other values has n + m - 1 experiments.
     """
     tables: dict[str, list[dict[str, Any]]] = {}
     for name, space in spaces.items():
         choices = {**space.grid, **_inherited_choices(space, tables)}
         first = {key: values[0] for key, values in choices.items()}
-        changes = [{key: value} for key, values in choices.items() for value in values[1:]]
+        changes = [{key: value} for key, values in choices.items() for value in _ends(values)[1:]]
         experiments = [space.at(dataset.raw, {**first, **change}) for change in ({}, *changes)]
         tables[name] = [algorithm_table(each) for each in experiments]
         yield from ((space, each) for each in experiments)
+
+
+def _ends(values: Sequence[Any]) -> list[Any]:
+    """Return the values of a key; of more than three numbers the first, the smallest and the largest."""
+    if len(values) <= 3 or not all(isinstance(each, int | float) and not isinstance(each, bool) for each in values):
+        return list(values)
+    return list(dict.fromkeys((values[0], min(values), max(values))))
 
 
 def _inherited_choices(

@@ -83,15 +83,19 @@ class TableUse:
         return [each.name for each in self.like or () if is_label(each.type) and not is_number(each.type)]
 
     def alike(self, table: pa.Table, besides: Collection[str]) -> pa.Table:
-        """Return a test table in the types of the training rows, as far as its values fit; `besides` is no feature."""
+        """Return a test table in the types of the training rows where its values fit; `besides` are no features."""
         if self.like is None:
             return table
-        rules, unread = self.rules or PLAIN, {*besides, *self.words}
+        rules = self.rules or PLAIN
+        words = {*self.words} - {*rules.categories, *rules.dates} if self.rules is not None else set()
         for place, field in enumerate(table.schema):
-            if field.name in self.like.names and field.name not in unread:
+            name, values = field.name, table[field.name]
+            if name in self.like.names and name not in {*besides, *self.words}:
                 with suppress(InputError):  # a text that is no number is refused with the other faults of its table
-                    values = rules.cleaned(field.name, table[field.name])
-                    table = table.set_column(place, field.with_type(values.type), values)
+                    values = rules.cleaned(name, values)
+            elif name in words - {*besides} and is_number(field.type):
+                values = values.cast(self.like.field(name).type)  # texts of numbers, which the rules read later
+            table = table.set_column(place, field.with_type(values.type), values)
         return cast_like(table, self.like)
 
 

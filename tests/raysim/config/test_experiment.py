@@ -199,6 +199,15 @@ def test_an_algorithm_may_have_a_model_of_its_own() -> None:
         Experiment.of({**BASE, "algorithm": {"model": {"groop": 4}}})
 
 
+def test_another_optimiser_leaves_the_keys_of_the_common_one() -> None:
+    tables = [{"name": "fedavg"}, {"name": "fedprox", "local": {"optimizer": "sgd", "momentum": 0.5}}]
+    local = {"optimizer": "adam", "beta1": 0.8, "eps": 1e-6}
+    common, special = Experiment.of({**BASE, "local": local, "algorithm": tables}).algorithm
+    assert (common.compose().local.beta1, common.compose().local.eps) == (0.8, 1e-6)
+    found = special.compose().local
+    assert (found.optimizer, found.momentum, found.beta1, found.eps) == ("sgd", 0.5, 0.9, 1e-8)
+
+
 def test_asynchronous_algorithms_and_devices() -> None:
     experiment = Experiment.of(
         {

@@ -116,10 +116,15 @@ def test_a_column_of_a_population_may_be_left_out(tmp_path: Path, standardise: s
     one, two = ((run.folder / "fedavg" / "model.safetensors").read_bytes() for run in runs)
     assert one == two and runs[0].results[0].metrics == runs[1].results[0].metrics
     assert "note" in Population.open(tmp_path / "whole").schema.names
-    data = {"population": str(tmp_path / "whole"), "without": ["not"]}
-    with pytest.raises(InputError, match=r"column 'not' of data.without.*did you mean 'note'"):
-        quick_run({"data": data, "model": {"name": "logistic"}}, tmp_path / "wrong", inline=True)
-    assert not (tmp_path / "wrong").exists()
+    for without, message in (
+        (["not"], "whole without 'not': column 'note' is string, which is not a feature"),
+        (["note", "nothing"], "unknown column 'nothing' of data.without"),
+        (["x"], rf"^{tmp_path}/whole without 'x': column 'note' is string, which is not a feature"),
+    ):
+        data = {"population": str(tmp_path / "whole"), "without": without}
+        with pytest.raises(InputError, match=message) as refused:
+            quick_run({"data": data, "model": {"name": "logistic"}}, tmp_path / "wrong", inline=True)
+        assert "decoded" not in str(refused.value) and not (tmp_path / "wrong").exists()
 
 
 def test_a_fold_is_a_view_of_the_population_whether_made_or_opened(tmp_path) -> None:
