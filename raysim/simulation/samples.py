@@ -91,7 +91,7 @@ def _prepared(population: Population, data: DataTable) -> PreparedSamples:
 
 
 def _check_left(population: Population, names: Collection[str]) -> None:
-    """Raise InputError if the columns that are left make no features: the name of the copy would tell a user nothing."""
+    """Raise InputError if the columns that are left make no features; the copy's name would tell a user nothing."""
     left = pa.schema([field for field in population.schema if field.name not in names])
     try:
         features(left, population.manifest.label, population.manifest.dividing)
