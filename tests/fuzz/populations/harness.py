@@ -7,6 +7,7 @@ error, no other number, no end of the process, nothing that takes minutes.
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -118,7 +120,8 @@ def _ends(sound: Sound, folder: Path, expected: tuple[str, str], other_is_fine: 
     path = folder / "population"
     read = _end("reading", folder, lambda: populations.read(path))
     verified = _end("verify", folder, lambda: "\n".join(partitioning.verify(path)))
-    trained = _end("training", folder, lambda: populations.run(path, sound.experiment, folder / "run"))
+    train = partial(populations.run, path, sound.experiment, folder / "run")
+    trained = _end("training", folder, train, other_is_fine)
     if trained is None and (folder / "run").exists():
         _resumed(sound, folder, expected[1], other_is_fine)
     for name, found, wanted in zip(("reading", "training"), (read, trained), expected, strict=True):
@@ -149,13 +152,17 @@ def _resumed(sound: Sound, folder: Path, expected: str, is_other: bool) -> None:
         raise WrongError("a run that was resumed on the sound population gave something else")
 
 
-def _end(name: str, folder: Path, act: Callable[[], str]) -> str | None:
-    """What an act gives; None where it was refused as it should be."""
+def _end(name: str, folder: Path, act: Callable[[], str], is_other: bool = False) -> str | None:
+    """What an act gives; None where it was refused as it should be.
+
+    Another population that is sound may not fit the experiment, whose key is then named in place of a file.
+    """
     try:
         return act()
     except InputError as error:
         text = str(error)
-        if "\n" in text or not (str(folder) in text or ".parquet" in text or "client " in text):
+        of_key = is_other and re.match(r"(\w+: )?[a-z]+\.[a-z_]+ ", text)
+        if "\n" in text or not (of_key or str(folder) in text or ".parquet" in text or "client " in text):
             raise WrongError(f"{name} was refused by {text!r}, which is not one line that names a file") from error
         return None
     except Exception as error:
