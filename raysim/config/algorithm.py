@@ -329,8 +329,8 @@ def _local(common: dict[str, Any], special: dict[str, Any]) -> LocalTable:
     if loss != common.get("loss", usual):
         # Keys of the common loss mean nothing to an algorithm's own one.
         replaced = {*replaced, *loss_keys(common.get("loss", usual))}
-    optimizer = special.get("optimizer", common.get("optimizer"))
-    if optimizer != common.get("optimizer"):
+    optimizer = common.get("optimizer", Local.optimizer)
+    if special.get("optimizer", optimizer) != optimizer:
         # Nor do those of the common optimiser.
         replaced = {*replaced, *OF_OPTIMISERS}
     keys = {key: value for key, value in common.items() if key not in replaced} | special

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from algorithms import (
     InputError,
     Layout,
     Local,
-    LocalSteps,
     Method,
     Packed,
     Participation,
@@ -210,37 +208,6 @@ def test_a_methods_own_affine_terms_are_fused(momentum: float, proximal: float, 
     assert differ(fused.model, plain.model) < 1e-9
     without = run(federation, fedavg(Participation(), LOCAL), "linear", Compute("sequential", "fp64"), 2, 1)
     assert differ(plain.model, without.model) > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("terms", "message"),
-    [
-        ((AffineTerm(a=0.5, b=-0.5, v="global"),), r"Given.terms with AffineTerm.v = 'global': must be 'received', "),
-        (AffineTerm(a=0.5), r"Given.terms = AffineTerm\(a=0.5, b=0.0, v=None\): must be a tuple of AffineTerm"),
-        ((0.1,), r"Given.terms = \(0.1,\): must be a tuple of AffineTerm"),
-    ],
-)
-def test_terms_of_nothing_known_are_refused(terms: Any, message: str) -> None:
-    @dataclass(frozen=True)
-    class Given(Method):
-        @property
-        def terms(self) -> tuple[AffineTerm, ...]:
-            given: tuple[AffineTerm, ...] = terms
-            return given
-
-    with pytest.raises(InputError, match=message):
-        fedavg(Participation(), replace(LOCAL, method=Given())).divide(Layout.of(seeded("linear")))
-
-
-def test_a_further_loss_that_is_no_term_is_refused(federation: Federation) -> None:
-    class Given(Method):
-        def loss_term(self, module: nn.Module, steps: LocalSteps) -> Any:
-            return torch.zeros(())
-
-    for execution in ("sequential", "vectorised"):
-        algorithm = fedavg(Participation(), replace(LOCAL, method=Given()))
-        with pytest.raises(InputError, match=r"Given.loss_term returns a Tensor: must return None, or a term such as"):
-            run(federation, algorithm, "linear", Compute(execution), 1, 1)
 
 
 def test_redistributed_models_stack(federation: Federation) -> None:

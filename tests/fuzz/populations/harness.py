@@ -153,7 +153,7 @@ def _resumed(sound: Sound, folder: Path, expected: str, is_other: bool) -> None:
 
 
 def _end(name: str, folder: Path, act: Callable[[], str], is_other: bool = False) -> str | None:
-    """What an act gives; None where it was refused as it should be.
+    """Return the result of an act; None where it was refused as it should be.
 
     Another population that is sound may not fit the experiment, whose key is then named in place of a file.
     """

@@ -206,6 +206,8 @@ def test_another_optimiser_leaves_the_keys_of_the_common_one() -> None:
     assert (common.compose().local.beta1, common.compose().local.eps) == (0.8, 1e-6)
     found = special.compose().local
     assert (found.optimizer, found.momentum, found.beta1, found.eps) == ("sgd", 0.5, 0.9, 1e-8)
+    named = {"name": "fedavg", "local": {"optimizer": "sgd"}}
+    assert Experiment.of({**BASE, "local": {"momentum": 0.9}, "algorithm": named}).algorithm[0].local.momentum == 0.9
 
 
 def test_asynchronous_algorithms_and_devices() -> None:
