@@ -162,6 +162,12 @@ assert not heavy, heavy
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True)
 
 
+def test_the_package_is_a_program_too():
+    command = [sys.executable, "-m", "partitioning", "--help"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "Partition a labelled data set into clients" in done.stdout
+
+
 def test_no_part_of_the_package_imports_torch_or_ray():
     code = """
 import pkgutil, sys, importlib, numpy, pyarrow, tempfile

@@ -255,8 +255,11 @@ def test_wrong_names_are_refused_in_one_line(folder: Path, name: Any, message: s
 def test_what_its_parts_raise_is_one_line_that_says_where(folder: Path, tables: Any, message: str) -> None:
     file = folder / "experiment.toml"
     file.write_text(tomli_w.dumps({**BASE, **tables}))
+    watcher = Listening()
     with pytest.raises(OwnCodeError, match=message) as error:
-        raysim.run(file, folder / "run", inline=True)
+        raysim.run(file, folder / "run", inline=True, watcher=watcher)
+    assert "if nothing in your code is wrong, continue with" in watcher.notices[-1]
+    assert watcher.notices[-1].endswith("; corrected code needs a new run")
     assert f"({folder / 'own_algorithm.py'}, line " in str(error.value) and "\n" not in str(error.value)
     assert "Traceback" in (folder / "run" / "run.log").read_text()
 
