@@ -21,6 +21,7 @@ from algorithms.parts.option import Conflict, Draft, Option, Received
 from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.training.local import Local
+from algorithms.training.loss import CrossEntropy
 
 if TYPE_CHECKING:
     import torch
@@ -80,6 +81,7 @@ class Sizes(Option):
             level, in these shares.
         scaler: whether hidden layers divide their output by the level in training.
         ordered: whether each step of a client draws a width among the levels up to its own (ordered dropout).
+        masked_loss: whether outputs of classes that a client has no training sample of are 0 in training.
 
     Raises:
         InputError: a value is out of range.
@@ -90,6 +92,7 @@ class Sizes(Option):
     by: LevelsBy = "client"
     scaler: bool = True
     ordered: bool = False
+    masked_loss: bool = False
 
     name: ClassVar[str] = "sizes"
     in_own_rounds: ClassVar[bool] = True
@@ -153,7 +156,8 @@ class Sizes(Option):
         from algorithms.training.slicing import Slice
 
         widths = tuple(width for width in self.levels if width <= level) if trains and self.ordered else ()
-        return Slice(level, trains and self.scaler and level < 1, widths if len(widths) > 1 else ())
+        scales, masks = trains and self.scaler and level < 1, trains and self.masked_loss
+        return Slice(level, scales, widths if len(widths) > 1 else (), masks)
 
     def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
         for level in self.levels:
@@ -254,6 +258,7 @@ def heterofl(
     by: LevelsBy = "client",
     scaler: bool = True,
     static_bn: bool = True,
+    masked_loss: bool = True,
 ) -> Algorithm:
     """Train models whose widths fit the clients: each entry is averaged over the clients that have it.
 
@@ -273,14 +278,18 @@ def heterofl(
         scaler: whether hidden layers divide their output by the level in training.
         static_bn: whether batch norm tracks nothing in training, and clients give statistics for an evaluation; see
             `static_bn`. A model without batch norm is trained the same.
+        masked_loss: whether a client trains with 0 in place of the outputs of classes that it has no training sample of
+            (the masked cross-entropy loss). It changes nothing if clients have all classes, or with another loss.
 
     Raises:
         InputError: a value is out of range; or the model's layers cannot be cut (when the parts meet the model).
 
-    Paper: Algorithm 1; section 3 for the scaler and static batch norm. Levels drawn anew are its "dynamic" setting.
+    Paper: Algorithm 1; section 3 for the scaler and static batch norm, section 4 for the masked loss. Levels drawn anew
+    are its "dynamic" setting.
 
-    Deviations: a client's share is its number of samples, where Algorithm 1 weights equally. The masked cross-entropy
-    for clients that lack classes is left out. The statistics of each level come from a pass at every evaluation.
+    Deviations: a client's share is its number of samples, where Algorithm 1 weights equally. The statistics of each
+    level come from a pass at every evaluation.
     """
     local = replace(local, statistics="untracked") if static_bn else local
-    return fedavg(participation, local, server).having(Sizes(levels, shares, by, scaler))
+    masked_loss = masked_loss and isinstance(local.loss, CrossEntropy)
+    return fedavg(participation, local, server).having(Sizes(levels, shares, by, scaler, masked_loss=masked_loss))

@@ -11,6 +11,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from algorithms.core.errors import InputError
 from algorithms.training.forked import drawn, forked
+from algorithms.training.loss import known
 from algorithms.training.work import Work
 
 WHOLE_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
@@ -41,6 +42,17 @@ class OrderedDropout(KeyedDropout):
     def __init__(self, kept: Sequence[int]) -> None:
         super().__init__(0.0, whole_channels=True)
         self.kept = tuple(kept)
+
+
+class ClassMask(KeyedDropout):
+    """Outputs of the classes of a client's samples; those of all other classes are 0 in training."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0, whole_channels=True)
+
+    def fill(self, mask: torch.Tensor, y: torch.Tensor) -> None:
+        """Write the mask of one client update, [rows, classes, ...], by all its labels."""
+        mask.zero_()[:, y if y.dim() == 1 else y[known(y)].long()] = 1
 
 
 def keyed(module: nn.Module) -> nn.Module:
@@ -109,11 +121,13 @@ class Masks:
                 if isinstance(layer, OrderedDropout):
                     width = _drawn(len(layer.kept), work) if width is None else width
                     masks[name][lane].fill_(1)[:, layer.kept[width] :] = 0
+                elif isinstance(layer, ClassMask):
+                    layer.fill(masks[name][lane], work.y)
                 else:
                     # On a CPU `bernoulli_` takes more than twice as long.
                     masks[name][lane].uniform_(generator=work.masks)
         for name, layer in self.layers.items():
-            if not isinstance(layer, OrderedDropout):
+            if type(layer) is KeyedDropout:
                 masks[name].lt_(1 - layer.p).div_((1 - layer.p) or 1)
         return {f"{name}.mask": stack for name, stack in masks.items()}
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from algorithms.core.errors import InputError
-from algorithms.training.dropout import OrderedDropout
+from algorithms.training.dropout import ClassMask, KeyedDropout, OrderedDropout
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 """Layers whose channels are cut."""
@@ -42,16 +42,18 @@ class Slice:
         scales: whether hidden layers divide their output by the rate in training (HeteroFL's scaler).
         widths: shares of the whole model's channels, at most `rate`, of which each step of training draws one and drops
             the other channels (ordered dropout); none to train all.
+        masks: whether the outputs of classes that a client has no sample of are 0 in training (HeteroFL's masked loss).
     """
 
     rate: float
     scales: bool = False
     widths: tuple[float, ...] = ()
+    masks: bool = False
 
     @property
     def changes_training(self) -> bool:
         """Whether training differs from that of a plain module of the same size."""
-        return len(self.widths) > 1 or (self.scales and self.rate < 1)
+        return len(self.widths) > 1 or (self.scales and self.rate < 1) or self.masks
 
     @property
     def is_whole(self) -> bool:
@@ -81,10 +83,11 @@ class Slice:
             made(x)
         for name in order[: order.index(last)]:
             if len(self.widths) > 1:
-                layers[name].ordered = OrderedDropout(tuple(channels(width, counts[name]) for width in self.widths))
-                layers[name].register_forward_hook(_ordered)
+                _mask(layers[name], OrderedDropout(tuple(channels(width, counts[name]) for width in self.widths)))
             elif self.scales and self.rate < 1 and name in hidden:
                 layers[name].register_forward_hook(partial(_scaled, self.rate))
+        if self.masks:
+            _mask(layers[last], ClassMask())
         return made.train(module.training), sum(flops.values())
 
     def check(self, module: nn.Module, sample: torch.Tensor) -> None:
@@ -130,9 +133,15 @@ def _ramp(sample: torch.Tensor) -> torch.Tensor:
     return torch.linspace(-1, 1, sample.numel()).to(sample).reshape(1, *sample.shape)
 
 
-def _ordered(layer: Layer, _: object, y: torch.Tensor) -> torch.Tensor:
-    dropped: torch.Tensor = layer.ordered(y)
-    return dropped
+def _mask(layer: Layer, mask: KeyedDropout) -> None:
+    """Let a mask follow a layer."""
+    layer.masked = mask
+    layer.register_forward_hook(_masked)
+
+
+def _masked(layer: Layer, _: object, y: torch.Tensor) -> torch.Tensor:
+    masked: torch.Tensor = layer.masked(y)
+    return masked
 
 
 def _scaled(rate: float, layer: nn.Module, _: object, y: torch.Tensor) -> torch.Tensor:

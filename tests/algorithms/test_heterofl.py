@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ from algorithms import (
     next_round,
     torch_seed,
 )
+from algorithms.training.dropout import ClassMask
+from algorithms.training.loss import CrossEntropy, Loss, MeanSquaredError
 from algorithms.training.slicing import Slice, channels
 from raysim.fleet.inline import InlineFleet
 from raysim.models.build import build
@@ -50,7 +53,7 @@ SIZES = [len(y) for _, y in DATA]
 def test_level_1_alone_is_fedavg(federation: Federation, server: Momentum | None) -> None:
     given = () if server is None else (server,)
     plain, _ = engine(federation, fedavg(PARTICIPATION, LOCAL, *given), 4)
-    for method in (heterofl, fjord):
+    for method in (partial(heterofl, masked_loss=False), fjord):
         found, _ = engine(federation, method(PARTICIPATION, LOCAL, *given, levels=(1.0,), static_bn=False), 4)
         assert same(found.model, plain.model)
         assert found.report is not None and plain.report is not None
@@ -72,9 +75,10 @@ def cut(values: dict[str, torch.Tensor], like: dict[str, torch.Tensor]) -> dict[
     return {name: values[name][tuple(slice(n) for n in like[name].shape)].clone() for name in like}
 
 
-def trained(model: nn.Module, client: int, number: int, widths: Sequence[int] = ()) -> None:
+def trained(model: nn.Module, client: int, number: int, widths: Sequence[int] = (), masked: bool = False) -> None:
     """Plain steps on a client's batches; with widths, each step draws one and drops the other hidden channels."""
     x, y = DATA[client][0].double(), DATA[client][1]
+    own = torch.isin(torch.arange(3), y).double() if masked else torch.ones(3).double()
     masks = torch.Generator().manual_seed(torch_seed(0, Purpose.DROPOUT, number, client))
     optimiser = torch.optim.SGD(model.parameters(), LOCAL.lr)
     for rows in drawn(LOCAL, DATA[client], number, client):
@@ -86,7 +90,7 @@ def trained(model: nn.Module, client: int, number: int, widths: Sequence[int] = 
                 keep[:width] = 1
                 hooks.append(layer.register_forward_hook(lambda layer, _, h, keep=keep: h * keep))
         optimiser.zero_grad()
-        cross_entropy(model(x[rows]), y[rows]).backward()
+        cross_entropy(model(x[rows]) * own, y[rows]).backward()
         optimiser.step()
         for hook in hooks:
             hook.remove()
@@ -114,15 +118,51 @@ def test_both_match_a_loop(federation: Federation, method: str, by: Any) -> None
     state, fleet = engine(federation, algorithm, 5)
     whole, sizes = module(), algorithm.option(Sizes)
     assert sizes is not None
+    assert min(len(y.unique()) for _, y in DATA) == 2  # a client that lacks one of three classes
     for number in range(1, 6):
         cohort = PARTICIPATION.draw(np.arange(6), 0, number).tolist()
         levels = [LEVELS[n] for n in sizes.assigned(fleet.census, 0, number)[cohort]]
         models = [small(whole, channels(level, 6), 1 if ordered else level) for level in levels]
         for model, client, level in zip(models, cohort, levels, strict=True):
             widths = [channels(width, 6) for width in LEVELS if width <= level] if ordered else []
-            trained(model, client, number, widths if len(widths) > 1 else ())
+            trained(model, client, number, widths if len(widths) > 1 else (), masked=not ordered)
         average(whole, models, [SIZES[client] for client in cohort])
     agree(state, fleet, whole.state_dict())
+
+
+def test_the_masked_loss_changes_only_clients_that_lack_a_class(federation: Federation) -> None:
+    def trained_models(client: int) -> list[Any]:
+        only = Census(np.array([client]), np.array([SIZES[client]]))
+        models = []
+        for masked in (True, False):
+            algorithm = heterofl(Participation(), LOCAL, levels=(0.5,), static_bn=False, masked_loss=masked)
+            fleet = federation(DATA, module(), algorithm.sharing, compute=FP64)
+            fleet.census = only
+            models.append(next_round(begin(module(), fleet, 0, 1), algorithm, fleet, last=True).model)
+        return models
+
+    lacking = [client for client, (_, y) in enumerate(DATA) if len(y.unique()) < 3]
+    assert 0 < len(lacking) < len(DATA)
+    for client in range(len(DATA)):
+        masked, plain = trained_models(client)
+        assert same(masked, plain) == (client not in lacking)
+
+
+def test_a_class_mask_knows_all_labels_and_leaves_out_pixels_without_a_class() -> None:
+    mask = torch.full((2, 4), 7.0)
+    ClassMask().fill(mask, torch.tensor([3, 1, 3]))
+    assert mask.tolist() == [[0, 1, 0, 1]] * 2
+    mask = torch.full((2, 4, 1, 1), 7.0)
+    ClassMask().fill(mask, torch.tensor([[[0, 255], [2, 2]]], dtype=torch.uint8))
+    assert mask.flatten(1).tolist() == [[1, 0, 1, 0]] * 2
+
+
+@pytest.mark.parametrize(("loss", "masked"), [(CrossEntropy(0.1), True), (MeanSquaredError(), False)])
+def test_only_cross_entropy_is_masked(loss: Loss, masked: bool) -> None:
+    sizes = heterofl(PARTICIPATION, replace(LOCAL, loss=loss)).option(Sizes)
+    assert sizes is not None
+    assert sizes.slice(1.0, trains=True).masks is masked
+    assert not sizes.slice(1.0, trains=False).masks
 
 
 def test_an_entry_that_nobody_trains_keeps_its_value(federation: Federation) -> None:
