@@ -36,28 +36,13 @@ def cnn(
     Raises:
         InputError: the data are not images or too small, or a width is not positive.
     """
-    from torch import nn
-
-    from raysim.models.norm import batch_norm
-
     channels, hidden = positives("channels", channels), positive("hidden", hidden)
-    inputs, height, width = image_shape("cnn", shape, 2 ** len(channels), "use fewer model.channels")
-    model = nn.Sequential()
-    for i, outputs in enumerate(channels, start=1):
-        model.add_module(f"conv{i}", nn.Conv2d(inputs, outputs, kernel_size=3, padding=1))
-        for layer in batch_norm(norm, outputs, spatial=True):
-            model.add_module(f"norm{i}", layer)
-        # max(relu(x)) = relu(max(x)), also in the gradient, and the pool leaves the ReLU a fraction of the values.
-        model.add_module(f"pool{i}", nn.MaxPool2d(2))
-        model.add_module(f"relu{i}", nn.ReLU())
-        inputs, height, width = outputs, height // 2, width // 2
-    model.add_module("flatten", nn.Flatten())
-    model.add_module("linear", nn.Linear(inputs * height * width, hidden))
-    for layer in batch_norm(norm, hidden, spatial=False):
-        model.add_module("norm", layer)
-    model.add_module("relu", nn.ReLU())
-    model.add_module("output", nn.Linear(hidden, classes))
-    return model
+    layers = _layers("cnn", shape, 2 ** len(channels), "use fewer model.channels")
+    for outputs in channels:
+        layers.convolution(outputs, 3, norm, padding=1)
+        layers.pool()
+    layers.hidden(hidden, norm, numbered=False)
+    return layers.output(classes)
 
 
 def cnn_dropout(shape: tuple[int, ...], classes: int, *, hidden: Count = 128) -> nn.Module:
@@ -75,25 +60,15 @@ def cnn_dropout(shape: tuple[int, ...], classes: int, *, hidden: Count = 128) ->
 
     Paper: Reddi et al., "Adaptive Federated Optimization", 2021, table 4.
     """
-    from torch import nn
-
     hidden = positive("hidden", hidden)
-    inputs, height, width = image_shape("cnn_dropout", shape, 6)
-    pooled = 64 * ((height - 4) // 2) * ((width - 4) // 2)
-    model = nn.Sequential()
-    model.add_module("conv1", nn.Conv2d(inputs, 32, kernel_size=3))
-    model.add_module("relu1", nn.ReLU())
-    model.add_module("conv2", nn.Conv2d(32, 64, kernel_size=3))
-    # max(relu(x)) = relu(max(x)), also in the gradient, and the pool leaves the ReLU a fraction of the values.
-    model.add_module("pool", nn.MaxPool2d(2))
-    model.add_module("relu2", nn.ReLU())
-    model.add_module("dropout1", nn.Dropout(0.25))
-    model.add_module("flatten", nn.Flatten())
-    model.add_module("linear", nn.Linear(pooled, hidden))
-    model.add_module("relu3", nn.ReLU())
-    model.add_module("dropout2", nn.Dropout(0.5))
-    model.add_module("output", nn.Linear(hidden, classes))
-    return model
+    layers = _layers("cnn_dropout", shape, 6)
+    layers.convolution(32, 3, "none")
+    layers.convolution(64, 3, "none")
+    layers.pool()
+    layers.dropout(0.25)
+    layers.hidden(hidden, "none", numbered=False)
+    layers.dropout(0.5)
+    return layers.output(classes)
 
 
 def lenet(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Module:
@@ -115,7 +90,7 @@ def lenet(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mo
         FixBN says only "LeNet-like", so the widths are LeNet-5's. Max pools, ReLU and a linear layer replace its
         pools with coefficients, tanh and radial outputs, as is usual today.
     """
-    layers = _layers("lenet", shape, least=16)
+    layers = _layers("lenet", shape, 16)
     layers.convolution(6, 5, norm)
     layers.pool()
     layers.convolution(16, 5, norm)
@@ -143,7 +118,7 @@ def cnn3(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mod
     Deviations:
         FedMMB names no padding. McMahan et al.'s count needs a padding of 2.
     """
-    layers = _layers("cnn3", shape, least=4)
+    layers = _layers("cnn3", shape, 4)
     for channels in (32, 64):
         layers.convolution(channels, 5, norm, padding=2)
         layers.pool()
@@ -169,7 +144,7 @@ def cnn4(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mod
     Deviations:
         The text names no padding. Like the 3CFNN, this model pads to keep the size.
     """
-    layers = _layers("cnn4", shape, least=8)
+    layers = _layers("cnn4", shape, 8)
     for channels in (128, 256, 512):
         layers.convolution(channels, 3, norm, padding=1)
         layers.pool()
@@ -195,7 +170,7 @@ def fedbs_mnist(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -
     Deviations:
         The paper's "1568 units" are read as the inputs of the linear layer: 32x7x7 with a padding of 2.
     """
-    layers = _layers("fedbs_mnist", shape, least=4)
+    layers = _layers("fedbs_mnist", shape, 4)
     for channels in (16, 32):
         layers.convolution(channels, 5, norm, padding=2)
         layers.pool()
@@ -221,7 +196,7 @@ def fedbs_cifar(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -
         The paper's "4500, 270, 150 units" are read as the inputs of the linear layers. A padding of 2 in all
         convolutions leaves 500x3x3 = 4500. The ReLU between linear layers is not mentioned in the paper.
     """
-    layers = _layers("fedbs_cifar", shape, least=2)
+    layers = _layers("fedbs_cifar", shape, 2)
     for channels, kernel in ((100, 5), (150, 3), (250, 3), (500, 3)):
         layers.convolution(channels, kernel, norm, padding=2)
         layers.pool()
@@ -249,7 +224,7 @@ def digit_cnn(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -> 
         Table 3 prints Conv2D(64, 128, 5, 1, 2) twice. This model has it once: a second one could not take the 128
         channels of the first, and the paper counts six layers.
     """
-    layers = _layers("digit_cnn", shape, least=4)
+    layers = _layers("digit_cnn", shape, 4)
     layers.convolution(64, 5, norm, padding=2)
     layers.pool()
     layers.convolution(64, 5, norm, padding=2)
@@ -279,7 +254,7 @@ def alexnet_bn(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") ->
         Table 9 prints Conv2D(64, 128, 5, 1, 2) between its second and third convolution. It fits neither neighbour
         and is left out. Like the table, the model has no dropout.
     """
-    layers = _layers("alexnet_bn", shape, least=63)
+    layers = _layers("alexnet_bn", shape, 63)
     layers.convolution(64, 11, norm, stride=4, padding=2)
     layers.pool(3)
     layers.convolution(192, 5, norm, padding=2)
@@ -310,7 +285,7 @@ def vgg16(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mo
 
     Paper: Simonyan and Zisserman, 2015, configuration D, as Keras builds it for FedMMB.
     """
-    layers = _layers("vgg16", shape, least=32)
+    layers = _layers("vgg16", shape, 32)
     for channels, count in VGG16_STAGES:
         for _ in range(count):
             layers.convolution(channels, 3, norm, padding=1)
@@ -320,7 +295,8 @@ def vgg16(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mo
     return layers.output(classes)
 
 
-def _layers(model: str, shape: tuple[int, ...], least: int) -> LayerStack:
+def _layers(model: str, shape: tuple[int, ...], least: int, remedy: str = "") -> LayerStack:
+    """Return an empty network for images; see `image_shape`."""
     from raysim.models.stack import LayerStack
 
-    return LayerStack(model, shape, least)
+    return LayerStack(*image_shape(model, shape, least, remedy))

@@ -19,12 +19,9 @@ def logistic(shape: tuple[int, ...], classes: int) -> nn.Module:
         shape: shape of one sample; the model takes x [n, *shape].
         classes: number of outputs, the logits [n, classes].
     """
-    from torch import nn
+    from raysim.models.stack import LayerStack
 
-    model = nn.Sequential()
-    model.add_module("flatten", nn.Flatten())
-    model.add_module("output", nn.Linear(math.prod(shape), classes))
-    return model
+    return LayerStack(math.prod(shape)).output(classes)
 
 
 def mlp(
@@ -43,18 +40,9 @@ def mlp(
     Raises:
         InputError: a width is not positive.
     """
-    from torch import nn
+    from raysim.models.stack import LayerStack
 
-    from raysim.models.norm import batch_norm
-
-    model = nn.Sequential()
-    model.add_module("flatten", nn.Flatten())
-    inputs = math.prod(shape)
-    for i, width in enumerate(positives("hidden", hidden), start=1):
-        model.add_module(f"linear{i}", nn.Linear(inputs, width))
-        for layer in batch_norm(norm, width, spatial=False):
-            model.add_module(f"norm{i}", layer)
-        model.add_module(f"relu{i}", nn.ReLU())
-        inputs = width
-    model.add_module("output", nn.Linear(inputs, classes))
-    return model
+    layers = LayerStack(math.prod(shape))
+    for width in positives("hidden", hidden):
+        layers.hidden(width, norm)
+    return layers.output(classes)

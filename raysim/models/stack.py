@@ -3,7 +3,6 @@
 import torch
 from torch import nn
 
-from raysim.models.checks import image_shape
 from raysim.models.keys import Norm
 from raysim.models.norm import batch_norm
 
@@ -15,16 +14,13 @@ class LayerStack:
     conv2, ...
 
     Args:
-        model: name of the model, for the error message.
-        shape: (channels, height, width) of one image.
-        least: smallest height and width that the network takes.
-
-    Raises:
-        InputError: the samples are not images, or smaller.
+        channels: channels of an image; or the number of values of any other sample.
+        height: height of an image.
+        width: width of an image.
     """
 
-    def __init__(self, model: str, shape: tuple[int, ...], least: int) -> None:
-        self._channels, self._height, self._width = image_shape(model, shape, least)
+    def __init__(self, channels: int, height: int = 1, width: int = 1) -> None:
+        self._channels, self._height, self._width = channels, height, width
         self._layers = nn.Sequential()
         self._number = 0
 
@@ -43,15 +39,19 @@ class LayerStack:
         self._layers.add_module(f"relu{self._number}", nn.ReLU())
         self._resize(kernel, stride, 0)
 
+    def dropout(self, share: float) -> None:
+        """Add dropout behind a layer."""
+        self._layers.add_module(f"dropout{self._number}", nn.Dropout(share))
+
     def average(self, size: int) -> None:
         """Add the means over size x size windows that cover the image."""
         self._layers.add_module("average", WindowMean(self._height, self._width, size))
         self._height = self._width = size
 
-    def hidden(self, width: int, norm: Norm) -> None:
-        """Add a linear layer, its norm and a ReLU."""
+    def hidden(self, width: int, norm: Norm, *, numbered: bool = True) -> None:
+        """Add a linear layer, its norm and a ReLU; the names of a single one may have no number."""
         layer = nn.Linear(self._flat(), width)
-        self._add("linear", layer, batch_norm(norm, width, spatial=False))
+        self._add("linear", layer, batch_norm(norm, width, spatial=False), numbered=numbered)
         self._channels = width
 
     def output(self, classes: int) -> nn.Sequential:
@@ -59,12 +59,13 @@ class LayerStack:
         self._layers.add_module("output", nn.Linear(self._flat(), classes))
         return self._layers
 
-    def _add(self, name: str, layer: nn.Module, norm: list[nn.Module]) -> None:
+    def _add(self, name: str, layer: nn.Module, norm: list[nn.Module], *, numbered: bool = True) -> None:
         self._number += 1
-        self._layers.add_module(f"{name}{self._number}", layer)
+        number = self._number if numbered else ""
+        self._layers.add_module(f"{name}{number}", layer)
         for each in norm:
-            self._layers.add_module(f"norm{self._number}", each)
-        self._layers.add_module(f"relu{self._number}", nn.ReLU())
+            self._layers.add_module(f"norm{number}", each)
+        self._layers.add_module(f"relu{number}", nn.ReLU())
 
     def _resize(self, kernel: int, stride: int, padding: int) -> None:
         self._height, self._width = (
@@ -72,7 +73,7 @@ class LayerStack:
         )
 
     def _flat(self) -> int:
-        """Return the number of inputs of a linear layer; flatten the images before the first one."""
+        """Return the number of inputs of a linear layer; flatten the samples before the first one."""
         if "flatten" not in self._layers._modules:
             self._layers.add_module("flatten", nn.Flatten())
             self._channels *= self._height * self._width
