@@ -25,10 +25,8 @@ from raysim.models.convolutional import (
 )
 from raysim.models.options import OPTION_NAMES, ModelOptions
 from raysim.models.perceptrons import logistic, mlp
-from raysim.models.recurrent import lstm
-from raysim.models.residual import mobilenet_v2, resnet18, resnet20
-from raysim.models.segmentation.builder import deeplab_v3plus
-from raysim.models.transformer import transformer
+from raysim.models.residual import deeplab_v3plus, mobilenet_v2, resnet18, resnet20
+from raysim.models.sequences import lstm, transformer
 
 if TYPE_CHECKING:
     from torch import nn

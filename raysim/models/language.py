@@ -51,7 +51,7 @@ SET = ("num_labels", "is_decoder", "use_cache", "return_dict")
 def language(
     architecture: str, options: Mapping[str, Any], pretrained: str, length: int, classes: int, labels: str
 ) -> Language:
-    """Build a network; see `raysim.models.transformer.transformer`."""
+    """Build a network; see `raysim.models.sequences.transformer`."""
     speaks = labels == "sequence"
     kind = transformers.AutoModelForCausalLM if speaks else transformers.AutoModelForSequenceClassification
     # The size of a model is checked on the device "meta", without values.

@@ -1,1 +1,0 @@
-"""The segmentation network DeepLabv3+, which FixBN trains on Cityscapes."""
