@@ -12,9 +12,8 @@ from torchvision import datasets
 
 from partitioning.common.paths import open_regular, regular
 from raysim.common.errors import InputError
-from raysim.data.fetching import damaged, fetch, missing
 from raysim.data.folders import ImageRow, Tables, image_table, read_folder
-from raysim.data.reading import check_columns, check_labels, named_in, table_of, text_of
+from raysim.data.reading import check_columns, check_labels, damaged, fetch, missing, named_in, table_of, text_of
 from raysim.data.sets.small_images import MOST_DIGITS, digits_table, read_idx
 
 LARGEST_LABEL = 10

@@ -11,9 +11,8 @@ import pyarrow as pa
 from partitioning.common.bounds import check_memory
 from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError
-from raysim.data.fetching import missing
 from raysim.data.folders import Tables
-from raysim.data.reading import text_of, words_of
+from raysim.data.reading import missing, text_of, words_of
 
 LOG = logging.getLogger("raysim")
 

@@ -22,9 +22,8 @@ from pyarrow import csv
 from partitioning.common.paths import open_regular, regular
 from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError
-from raysim.data.fetching import damaged, fetch, missing
 from raysim.data.folders import Tables
-from raysim.data.reading import check_labels, check_rows
+from raysim.data.reading import check_labels, check_rows, damaged, fetch, missing
 
 MNIST_SIDE = 28
 """Height and width of MNIST's images."""

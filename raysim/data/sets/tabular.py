@@ -23,13 +23,15 @@ from raysim.common.errors import InputError
 from raysim.data.columns import PLAIN, ColumnRules, check_features, missing_rows
 from raysim.data.domains import DOMAIN
 from raysim.data.features import check_label, is_number
-from raysim.data.fetching import damaged, fetch, missing
 from raysim.data.folders import Tables
 from raysim.data.reading import (
     check_columns,
     check_labels,
     check_rows,
     check_values,
+    damaged,
+    fetch,
+    missing,
     read_delimited,
     read_parquet,
     table_of,
