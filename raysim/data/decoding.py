@@ -22,7 +22,7 @@ from raysim.data.arrays import flat
 from raysim.data.columns import fields_of
 from raysim.data.features import ArrayColumn, Features, ImageColumn, NumberColumns, features
 from raysim.data.images import ImageFormat, Pixels, encoded, is_image, opened, pixels, with_places
-from raysim.data.masks import LARGEST_CLASS, MaskColumn, masks_of, resized
+from raysim.data.targets import LARGEST_CLASS, MaskColumn, masks_of, resized
 from raysim.data.tensors import naming_samples
 
 DECODED = "decoded"

@@ -19,8 +19,7 @@ from partitioning.common.columns import Label, class_codes, has_nulls, is_label
 from raysim.common.errors import InputError
 from raysim.data.arrays import flat
 from raysim.data.features import ArrayColumn, check_label, form_of
-from raysim.data.masks import LARGEST_CLASS, masks_of, stated_classes
-from raysim.data.targets import is_sequence
+from raysim.data.targets import LARGEST_CLASS, is_sequence, masks_of, stated_classes
 
 LABELS: Mapping[LabelKind, str] = {
     "class": "classes",

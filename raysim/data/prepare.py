@@ -19,8 +19,8 @@ from raysim.data.arrays import flat, take_rows
 from raysim.data.augment import check_pixels, make_chain
 from raysim.data.features import ArrayColumn, Features, ImageColumn, features
 from raysim.data.images import is_image, pixels, png, with_places
-from raysim.data.masks import check_classes_of_samples
 from raysim.data.sources import LoadedDataSet
+from raysim.data.targets import check_classes_of_samples
 from raysim.data.tensors import LARGEST_PIXEL
 
 LOG = logging.getLogger("raysim")

@@ -19,12 +19,11 @@ from raysim.data.domains import DOMAIN, join, split_by_domain
 from raysim.data.features import LABEL, check_label, features
 from raysim.data.folders import Tables, read_folder
 from raysim.data.hub import by_features, is_hub_folder, read_hub
-from raysim.data.masks import check_classes_of_samples
 from raysim.data.memory import HeldData
 from raysim.data.reading import check_values
 from raysim.data.sets.synthetic import read_synthetic
 from raysim.data.sets.tabular import ALL, SUFFIXES, TableUse, read_table, usable
-from raysim.data.targets import joined_labels, with_classes
+from raysim.data.targets import check_classes_of_samples, joined_labels, with_classes
 from raysim.data.tokens import NEXT, Tokenizer
 
 USER_ERRORS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)

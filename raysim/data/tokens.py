@@ -19,7 +19,7 @@ from partitioning.sources.arrays import nested
 from raysim.common.distribution import install
 from raysim.common.errors import InputError, unknown
 from raysim.common.hub import NO_CODE, check_files, quiet_hub, reason_of
-from raysim.data.masks import class_metadata
+from raysim.data.targets import class_metadata
 from raysim.data.tokenizer_growth import check_growth
 
 LOG = logging.getLogger("raysim")

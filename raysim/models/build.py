@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from raysim.common.errors import InputError, unknown
-from raysim.models.checks import positive, positives
 from raysim.models.convolutional import (
     alexnet_bn,
     cnn,
@@ -23,6 +22,7 @@ from raysim.models.convolutional import (
     lenet,
     vgg16,
 )
+from raysim.models.keys import positive, positives
 from raysim.models.options import OPTION_NAMES, ModelOptions
 from raysim.models.perceptrons import logistic, mlp
 from raysim.models.residual import deeplab_v3plus, mobilenet_v2, resnet18, resnet20

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raysim.models.checks import Count, image_shape, positive, positives
-from raysim.models.keys import Norm
+from raysim.models.keys import Count, Norm, image_shape, positive, positives
 
 if TYPE_CHECKING:
     from torch import nn

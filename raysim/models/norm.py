@@ -11,8 +11,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from algorithms.core.batch_norm import is_batch_norm
 from raysim.common.errors import InputError
-from raysim.models.checks import positive
-from raysim.models.keys import GROUPS, NORMS, Norm, RenormLimits, check_keys, check_norm
+from raysim.models.keys import GROUPS, NORMS, Norm, RenormLimits, check_keys, check_norm, positive
 from raysim.models.normalisers.fixup import fixup
 from raysim.models.normalisers.modified_convolutions import pass_observed, standardised_convolution
 from raysim.models.normalisers.renorm import BatchRenorm

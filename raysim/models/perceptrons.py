@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from raysim.models.checks import Count, positives
-from raysim.models.keys import Norm
+from raysim.models.keys import Count, Norm, positives
 
 if TYPE_CHECKING:
     from torch import nn

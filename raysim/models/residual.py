@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
 from annotated_types import Ge, Lt
 
 from raysim.common.errors import InputError, unknown
-from raysim.models.checks import image_shape
-from raysim.models.keys import Norm
+from raysim.models.keys import Norm, image_shape
 
 if TYPE_CHECKING:
     from torch import nn

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from raysim.common.distribution import install
 from raysim.common.errors import InputError
-from raysim.models.checks import Count, positive
+from raysim.models.keys import Count, positive
 
 if TYPE_CHECKING:
     from torch import nn

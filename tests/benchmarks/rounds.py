@@ -15,7 +15,7 @@ import pyarrow as pa
 
 import partitioning
 from partitioning.sources.arrays import nested
-from raysim.data.masks import class_metadata
+from raysim.data.targets import class_metadata
 from raysim.data.tokens import NEXT, TOKENS
 from tests.benchmarks.command import ACTORS, experiment_of, run_on_actors
 from tests.benchmarks.peers.loads import LOADS, Load, make

@@ -12,8 +12,8 @@ from PIL import Image
 from algorithms.training.loss import NO_PIXEL
 from raysim.common.errors import InputError
 from raysim.data.folders import ImageRow, Tables, beside_masks, by_class, checked_image, image_table, images_in
-from raysim.data.masks import class_metadata, mask_of
 from raysim.data.reading import home, missing, named_in, text_of, words_of
+from raysim.data.targets import class_metadata, mask_of
 
 BY_LABEL = {"label": pa.string()}
 BY_LABEL_AND_DOMAIN = {"label": pa.string(), "domain": pa.string()}

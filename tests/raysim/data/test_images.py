@@ -11,7 +11,7 @@ from PIL import Image
 
 from partitioning import InputError
 from raysim.data.images import pixels
-from raysim.data.masks import mask_of
+from raysim.data.targets import mask_of
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (5, 7), dtype=np.uint8)

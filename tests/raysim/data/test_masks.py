@@ -20,9 +20,9 @@ from raysim.config.experiment import Experiment
 from raysim.data.decoding import decode_population
 from raysim.data.folders import ENCODED
 from raysim.data.images import ImageFormat
-from raysim.data.masks import mask_of
 from raysim.data.prepare import select_classes
 from raysim.data.sources import load
+from raysim.data.targets import mask_of
 from raysim.data.tensors import decoder_of
 from raysim.simulation.population import population_of
 
