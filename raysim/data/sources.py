@@ -217,7 +217,7 @@ def _read(
     seed: int,
 ) -> LoadedDataSet:
     if dataset.startswith(SHIFTED):
-        from raysim.data.shifts.shifted import shifted  # late, because it imports SciPy's images
+        from raysim.data.shifts import shifted  # late, because it imports SciPy's images
 
         name = dataset.removeprefix(SHIFTED)
         if name.startswith(SHIFTED):
@@ -294,7 +294,7 @@ def _read_named(dataset: str, root: Path, label: str | None, seed: int, shifts: 
         return LoadedDataSet(dataset, train, test, label, DATASETS[names[0]].dividing)
     several = [_domains(name, parts[name]) for name in names]
     if bases:
-        from raysim.data.shifts.shifted import shift_domains  # late, because it imports SciPy's images
+        from raysim.data.shifts import shift_domains  # late, because it imports SciPy's images
 
         several += [shift_domains(_checked(base, root, label, seed), label, shifts, seed) for base in bases]
     train, test = join(_together(several), label)

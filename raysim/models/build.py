@@ -10,7 +10,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from raysim.common.errors import InputError, unknown
-from raysim.models.convolutional import (
+from raysim.models.keys import positive, positives
+from raysim.models.options import OPTION_NAMES, ModelOptions
+from raysim.models.plain import (
     alexnet_bn,
     cnn,
     cnn3,
@@ -20,11 +22,10 @@ from raysim.models.convolutional import (
     fedbs_cifar,
     fedbs_mnist,
     lenet,
+    logistic,
+    mlp,
     vgg16,
 )
-from raysim.models.keys import positive, positives
-from raysim.models.options import OPTION_NAMES, ModelOptions
-from raysim.models.perceptrons import logistic, mlp
 from raysim.models.residual import deeplab_v3plus, mobilenet_v2, resnet18, resnet20
 from raysim.models.sequences import lstm, transformer
 

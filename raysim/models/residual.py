@@ -43,7 +43,7 @@ def resnet20(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -> n
     """
     from torch import nn
 
-    from raysim.models.residual_layers import ResidualBlock, convolution
+    from raysim.models.networks import ResidualBlock, convolution
 
     inputs, _, _ = image_shape("resnet20", shape)
     model = nn.Sequential()
@@ -80,7 +80,7 @@ def resnet18(shape: tuple[int, ...], classes: int, *, stem: Stem = "imagenet", n
     import torchvision
     from torch import nn
 
-    from raysim.models.residual_layers import adapted, first_convolution
+    from raysim.models.networks import adapted, first_convolution
 
     channels, _, _ = image_shape("resnet18", shape)
     if stem not in STEMS:
@@ -112,7 +112,7 @@ def mobilenet_v2(shape: tuple[int, ...], classes: int, *, dropout: Dropout = 0.2
     """
     import torchvision
 
-    from raysim.models.residual_layers import adapted, first_convolution
+    from raysim.models.networks import adapted, first_convolution
 
     channels, _, _ = image_shape("mobilenet_v2", shape)
     if not 0 <= dropout < 1:
@@ -145,8 +145,7 @@ def deeplab_v3plus(
         Convolutions are plain. In the paper they are separable with Xception, and optional with other backbones. The
         pyramid is torchvision's, with a dropout of 0.5 that the text does not mention.
     """
-    from raysim.models.deeplab import BACKBONES, DeepLabV3Plus
-    from raysim.models.residual_layers import adapted
+    from raysim.models.networks import BACKBONES, DeepLabV3Plus, adapted
 
     channels, _, _ = image_shape("deeplab_v3plus", shape)
     if backbone not in BACKBONES:

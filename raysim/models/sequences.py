@@ -48,7 +48,7 @@ def lstm(
     Deviations:
         RADFed's text gives no width. Its code and LEAF's use 256.
     """
-    from raysim.models.next_symbol import NextSymbol
+    from raysim.models.networks import NextSymbol
 
     if len(shape) != 1:
         raise InputError(

@@ -7,8 +7,7 @@ from torch.nn import functional as F
 
 from partitioning import InputError
 from raysim.models.build import build
-from raysim.models.residual_layers import ResidualBlock
-from raysim.models.stack import WindowMean
+from raysim.models.networks import ResidualBlock, WindowMean
 
 
 def test_shortcut_takes_every_other_pixel_and_adds_zeros() -> None:

@@ -1,7 +1,8 @@
-"""Convolutional networks without branches, most of them from the papers' tables."""
+"""Networks without branches: of linear layers, and convolutional ones, most of them from the papers' tables."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from raysim.models.keys import Count, Norm, image_shape, positive, positives
@@ -9,10 +10,46 @@ from raysim.models.keys import Count, Norm, image_shape, positive, positives
 if TYPE_CHECKING:
     from torch import nn
 
-    from raysim.models.stack import LayerStack
+    from raysim.models.networks import LayerStack
 
 VGG16_STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
 """Channels and number of convolutions before each pool."""
+
+
+def logistic(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Build a logistic regression: one linear layer on the flattened input.
+
+    Args:
+        shape: shape of one sample; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+    """
+    from raysim.models.networks import LayerStack
+
+    return LayerStack(math.prod(shape)).output(classes)
+
+
+def mlp(
+    shape: tuple[int, ...], classes: int, *, hidden: tuple[Count, ...] = (200, 200), norm: Norm = "none"
+) -> nn.Module:
+    """Build a multilayer perceptron: linear, norm, ReLU for each hidden width, on the flattened input.
+
+    With widths 784-200-200-10 it is the "2NN" of McMahan et al., AISTATS 2017, section 3.
+
+    Args:
+        shape: shape of one sample; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        hidden: widths of the hidden layers.
+        norm: normaliser behind each hidden layer.
+
+    Raises:
+        InputError: a width is not positive.
+    """
+    from raysim.models.networks import LayerStack
+
+    layers = LayerStack(math.prod(shape))
+    for width in positives("hidden", hidden):
+        layers.hidden(width, norm)
+    return layers.output(classes)
 
 
 def cnn(
@@ -296,6 +333,6 @@ def vgg16(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mo
 
 def _layers(model: str, shape: tuple[int, ...], least: int, remedy: str = "") -> LayerStack:
     """Return an empty network for images; see `image_shape`."""
-    from raysim.models.stack import LayerStack
+    from raysim.models.networks import LayerStack
 
     return LayerStack(*image_shape(model, shape, least, remedy))

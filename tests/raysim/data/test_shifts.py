@@ -15,8 +15,7 @@ from partitioning.sources.arrays import nested
 from raysim.data.arrays import flat
 from raysim.data.catalogue import DATASETS, NamedDataSet
 from raysim.data.images import pixels
-from raysim.data.shifts.morphology import fractured, swollen, thickened, thinned
-from raysim.data.shifts.shifted import SHIFTS, shifted
+from raysim.data.shifts import SHIFTS, fractured, shifted, swollen, thickened, thinned
 from raysim.data.sources import load
 
 

@@ -1,1 +1,0 @@
-"""Domains made from any set of images by changing their features, such as Morpho-MNIST's strokes."""
