@@ -9,12 +9,14 @@ Deviations: the middle is not thinned to a skeleton, fractures may be at its end
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import scipy  # it imports its modules when they are first used
+from numpy.random import Generator
 
 from algorithms import Purpose, generator
 from partitioning.sources.arrays import nested
@@ -26,6 +28,7 @@ from raysim.data.images import encoded, is_image, pixels
 
 Pixels = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
+Change = Callable[[Pixels, Generator], Pixels]
 
 BLUR = 0.05
 """Standard deviation of the blur, as a share of the image's height: 1.4 of 28 pixels."""
@@ -137,7 +140,7 @@ def _images(table: pa.Table, label: str) -> Pixels:
     return np.stack(found)
 
 
-def _coloured(images: Pixels, random: np.random.Generator) -> Pixels:
+def _coloured(images: Pixels, random: Generator) -> Pixels:
     # MNIST-M takes the difference to patches of photographs. Here the patches are drawn.
     height, width = images.shape[2:]
     grounds = random.uniform(0, 255, (len(images), 3, PATCHES, PATCHES))
@@ -149,108 +152,89 @@ def _coloured(images: Pixels, random: np.random.Generator) -> Pixels:
     return made
 
 
-def _blurred(images: Pixels, random: np.random.Generator) -> Pixels:
+def _blurred(images: Pixels, random: Generator) -> Pixels:
     width = BLUR * images.shape[2]
     smooth = scipy.ndimage.gaussian_filter(images.astype(np.float32), (0, 0, width, width))
     blurred: Pixels = np.rint(smooth).astype(np.uint8)
     return blurred
 
 
-def _flattened(images: Pixels, random: np.random.Generator) -> Pixels:
+def _flattened(images: Pixels, random: Generator) -> Pixels:
     flat: Pixels = np.rint(127.5 + CONTRAST * (images.astype(np.float32) - 127.5)).astype(np.uint8)
     return flat
 
 
-def _noisy(images: Pixels, random: np.random.Generator) -> Pixels:
+def _noisy(images: Pixels, random: Generator) -> Pixels:
     noise = random.standard_normal(images.shape, dtype=np.float32)
     noisy: Pixels = np.rint(np.clip(images + 255 * NOISE * noise, 0, 255)).astype(np.uint8)
     return noisy
 
 
-def thinned(image: Pixels, random: np.random.Generator) -> Pixels:
+def _on_ink(change: Callable[[Mask, Generator], Mask]) -> Change:
+    """Return the change of an image from that of its enlarged ink; an image without ink stays."""
+
+    @wraps(change)
+    def changed(image: Pixels, random: Generator) -> Pixels:
+        large = scipy.ndimage.zoom(image.astype(np.float64), SCALE, order=1, mode="nearest", grid_mode=True)
+        ink = large >= 127.5
+        if not ink.any() or ink.all():
+            return image
+        height, width = image.shape
+        shares = change(ink, random).reshape(height, SCALE, width, SCALE).mean(axis=(1, 3))
+        small: Pixels = np.rint(255 * shares).astype(np.uint8)
+        return small
+
+    return changed
+
+
+@_on_ink
+def thinned(ink: Mask, random: Generator) -> Mask:
     """Remove ink that is at most 0.7 t / 2 away from the ground.
 
-    Args:
-        image: uint8 [height, width], light ink on dark ground.
-        random: unused.
+    The function takes an image, uint8 [height, width], light ink on dark ground, and a generator of its draws.
     """
-
-    def thin(ink: Mask) -> Mask:
-        depth, middle = _middle(ink)
-        core: Mask = depth > THINNER * depth[middle].mean()
-        return core
-
-    return _on_ink(image, thin)
+    depth, middle = _middle(ink)
+    core: Mask = depth > THINNER * depth[middle].mean()
+    return core
 
 
-def thickened(image: Pixels, random: np.random.Generator) -> Pixels:
+@_on_ink
+def thickened(ink: Mask, random: Generator) -> Mask:
     """Add ground that is at most t / 2 away from the ink; the arguments are those of `thinned`."""
-
-    def thicken(ink: Mask) -> Mask:
-        depth, middle = _middle(ink)
-        reach: Mask = scipy.ndimage.distance_transform_edt(~ink) <= THICKER * depth[middle].mean()
-        return reach
-
-    return _on_ink(image, thicken)
+    depth, middle = _middle(ink)
+    reach: Mask = scipy.ndimage.distance_transform_edt(~ink) <= THICKER * depth[middle].mean()
+    return reach
 
 
-def swollen(image: Pixels, random: np.random.Generator) -> Pixels:
-    """Magnify the surroundings of one random point of the stroke's middle, like a lens.
+@_on_ink
+def swollen(ink: Mask, random: Generator) -> Mask:
+    """Magnify the surroundings of one random point of the stroke's middle, like a lens; arguments as in `thinned`."""
+    depth, middle = _middle(ink)
+    centre = random.choice(np.argwhere(middle))
+    places = np.indices(ink.shape).astype(np.float64)
+    away = places - centre[:, None, None]
+    pixel = max(ink.shape) / SIDE
+    radius = pixel * REACH * np.sqrt(2 * depth[middle].mean() / pixel) / 2
+    share = np.minimum(np.hypot(*away) / radius, 1.0) ** (SWOLLEN - 1)
+    seen = scipy.ndimage.map_coordinates(ink.astype(np.float64), centre[:, None, None] + away * share, order=1)
+    swelling: Mask = seen >= 0.5
+    return swelling
 
-    Args:
-        image: uint8 [height, width], light ink on dark ground.
-        random: generator of the point.
-    """
 
-    def swell(ink: Mask) -> Mask:
-        depth, middle = _middle(ink)
-        centre = random.choice(np.argwhere(middle))
-        places = np.indices(ink.shape).astype(np.float64)
+@_on_ink
+def fractured(ink: Mask, random: Generator) -> Mask:
+    """Cut the stroke at three random points of its middle; the arguments are those of `thinned`."""
+    depth, middle = _middle(ink)
+    points = np.argwhere(middle)
+    places = np.indices(ink.shape)
+    broken = ink.copy()
+    for centre in random.permutation(points)[:FRACTURES]:
+        along = _direction(points, centre, 2 * depth[tuple(centre)] + SCALE)
         away = places - centre[:, None, None]
-        pixel = max(ink.shape) / SIDE
-        radius = pixel * REACH * np.sqrt(2 * depth[middle].mean() / pixel) / 2
-        share = np.minimum(np.hypot(*away) / radius, 1.0) ** (SWOLLEN - 1)
-        seen = scipy.ndimage.map_coordinates(ink.astype(np.float64), centre[:, None, None] + away * share, order=1)
-        swelling: Mask = seen >= 0.5
-        return swelling
-
-    return _on_ink(image, swell)
-
-
-def fractured(image: Pixels, random: np.random.Generator) -> Pixels:
-    """Cut the stroke at three random points of its middle.
-
-    Args:
-        image: uint8 [height, width], light ink on dark ground.
-        random: generator of the points.
-    """
-
-    def fracture(ink: Mask) -> Mask:
-        depth, middle = _middle(ink)
-        points = np.argwhere(middle)
-        places = np.indices(ink.shape)
-        broken = ink.copy()
-        for centre in random.permutation(points)[:FRACTURES]:
-            along = _direction(points, centre, 2 * depth[tuple(centre)] + SCALE)
-            away = places - centre[:, None, None]
-            lengthwise = np.abs(np.tensordot(along, away, axes=1))
-            across = np.abs(np.tensordot(along[::-1] * (1, -1), away, axes=1))
-            broken &= (lengthwise > GAP * max(ink.shape) / SIDE / 2) | (across > depth[tuple(centre)] + SCALE)
-        return broken
-
-    return _on_ink(image, fracture)
-
-
-def _on_ink(image: Pixels, change: Callable[[Mask], Mask]) -> Pixels:
-    """Return the image after a change of its enlarged ink; an image without ink stays."""
-    large = scipy.ndimage.zoom(image.astype(np.float64), SCALE, order=1, mode="nearest", grid_mode=True)
-    ink = large >= 127.5
-    if not ink.any() or ink.all():
-        return image
-    height, width = image.shape
-    shares = change(ink).reshape(height, SCALE, width, SCALE).mean(axis=(1, 3))
-    small: Pixels = np.rint(255 * shares).astype(np.uint8)
-    return small
+        lengthwise = np.abs(np.tensordot(along, away, axes=1))
+        across = np.abs(np.tensordot(along[::-1] * (1, -1), away, axes=1))
+        broken &= (lengthwise > GAP * max(ink.shape) / SIDE / 2) | (across > depth[tuple(centre)] + SCALE)
+    return broken
 
 
 def _middle(ink: Mask) -> tuple[npt.NDArray[np.float64], Mask]:
@@ -267,8 +251,8 @@ def _direction(points: npt.NDArray[np.int64], centre: npt.NDArray[np.int64], rea
     return along
 
 
-def _stroke(change: Callable[[Pixels, np.random.Generator], Pixels]) -> Callable[[Pixels, np.random.Generator], Pixels]:
-    def change_each(images: Pixels, random: np.random.Generator) -> Pixels:
+def _stroke(change: Change) -> Change:
+    def change_each(images: Pixels, random: Generator) -> Pixels:
         return np.stack([change(image[0], random) for image in images])[:, np.newaxis]
 
     return change_each
@@ -276,7 +260,7 @@ def _stroke(change: Callable[[Pixels, np.random.Generator], Pixels]) -> Callable
 
 STROKES = ("thin", "thick", "swell", "fracture")
 
-SHIFTS: Mapping[str, Callable[[Pixels, np.random.Generator], Pixels]] = MappingProxyType(
+SHIFTS: Mapping[str, Change] = MappingProxyType(
     {
         "none": lambda images, random: images,
         "invert": lambda images, random: 255 - images,

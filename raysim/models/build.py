@@ -10,24 +10,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from raysim.common.errors import InputError, unknown
+from raysim.models import plain, residual, sequences
 from raysim.models.keys import positive, positives
 from raysim.models.options import OPTION_NAMES, ModelOptions
-from raysim.models.plain import (
-    alexnet_bn,
-    cnn,
-    cnn3,
-    cnn4,
-    cnn_dropout,
-    digit_cnn,
-    fedbs_cifar,
-    fedbs_mnist,
-    lenet,
-    logistic,
-    mlp,
-    vgg16,
-)
-from raysim.models.residual import deeplab_v3plus, mobilenet_v2, resnet18, resnet20
-from raysim.models.sequences import lstm, transformer
 
 if TYPE_CHECKING:
     from torch import nn
@@ -83,9 +68,10 @@ class ModelBuilder:
 MODELS: Mapping[str, ModelBuilder] = {
     function.__name__: ModelBuilder(function)
     for function in (
-        *(logistic, mlp, cnn, cnn_dropout, lenet, cnn3, cnn4),
-        *(fedbs_mnist, fedbs_cifar, digit_cnn, alexnet_bn, vgg16),
-        *(resnet20, resnet18, mobilenet_v2, deeplab_v3plus, lstm, transformer),
+        *(plain.logistic, plain.mlp, plain.cnn, plain.cnn_dropout, plain.lenet, plain.cnn3, plain.cnn4),
+        *(plain.fedbs_mnist, plain.fedbs_cifar, plain.digit_cnn, plain.alexnet_bn, plain.vgg16),
+        *(residual.resnet20, residual.resnet18, residual.mobilenet_v2, residual.deeplab_v3plus),
+        *(sequences.lstm, sequences.transformer),
     )
 }
 
