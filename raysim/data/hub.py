@@ -4,7 +4,6 @@ import json
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pyarrow.compute as pc
 
 from partitioning.common.paths import expanded
 from partitioning.sources.memory import TRAIN, Tables, tables_of
-from raysim.common.distribution import install
+from raysim.common.distribution import require
 from raysim.common.errors import InputError
 from raysim.common.hub import LONGEST, check_data_folder, is_inside, own_places, quiet_hub, reason_of
 from raysim.data.catalogue import HUB
@@ -91,10 +90,7 @@ def is_hub_folder(path: Path) -> bool:
 
 
 def _load(dataset: str, name: str, config: str | None, revision: str | None, cache: str | None) -> Mapping[str, Any]:
-    if find_spec("datasets") is None:
-        raise InputError(
-            f"data.dataset = {dataset!r}: must have the package datasets, which is missing; {install('datasets')}"
-        )
+    require("datasets", f"data.dataset = {dataset!r}")
     import datasets  # late, because it takes seconds
 
     places: list[Path] = []

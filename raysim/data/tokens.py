@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +15,7 @@ from algorithms.training.loss import NO_POSITION
 from partitioning.common.bounds import check_memory
 from partitioning.common.paths import expanded, read_bytes
 from partitioning.sources.arrays import nested
-from raysim.common.distribution import install
+from raysim.common.distribution import require
 from raysim.common.errors import InputError, unknown
 from raysim.common.hub import NO_CODE, check_files, quiet_hub, reason_of
 from raysim.data.targets import class_metadata
@@ -148,11 +147,7 @@ class Tokenizer:
 
 
 def _load(name: str) -> Any:
-    if find_spec("transformers") is None:
-        raise InputError(
-            f"data.text.tokenizer = {name!r}: must have the package transformers, which is missing; "
-            f'{install("transformers")}, or set data.text.tokenizer = "bytes"'
-        )
+    require("transformers", f"data.text.tokenizer = {name!r}", ', or set data.text.tokenizer = "bytes"')
     from transformers import AutoTokenizer, PreTrainedTokenizerFast  # late, because it takes seconds
 
     path = expanded("data.text.tokenizer", name)

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from importlib.util import find_spec
 
 import torch
 from torch import nn
@@ -10,7 +9,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from algorithms import Layout, freeze
 from algorithms.core.head import head_layers, is_within, mark_head
-from raysim.common.distribution import install
+from raysim.common.distribution import require
 from raysim.common.errors import InputError, unknown
 
 MOST_LISTED = 40
@@ -38,8 +37,7 @@ def add_lora(
 
     Paper: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021, section 4.1.
     """
-    if find_spec("peft") is None:
-        raise InputError(f'model.train = "lora": must have the package peft, which is missing; {install("peft")}')
+    require("peft", 'model.train = "lora"')
     from peft import LoraConfig, inject_adapter_in_model  # late, because it takes seconds
 
     head, layers = head_layers(module), _layers(module)

@@ -6,10 +6,10 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from raysim.common.errors import InputError, unknown
+from raysim.common.errors import unknown
 from raysim.models import plain, residual, sequences
 from raysim.models.keys import positive, positives
 from raysim.models.options import OPTION_NAMES, ModelOptions
@@ -105,7 +105,7 @@ def build(
         InputError: an unknown model or parameter, a value that is not allowed, or a shape that does not fit.
     """
     from algorithms.training.forked import forked
-    from raysim.models.module_checks import check_size
+    from raysim.models.module_checks import check_size, make_own_module
 
     if own is None and name not in MODELS:
         raise unknown(f"model {name!r}", name, MODELS)
@@ -119,47 +119,14 @@ def build(
     shape, classes = positives("shape", shape), positive("classes", classes)
     norm = builder.norm if options.norm is None else options.norm
     built_norm = "none" if norm == "none" else "batch"
+    make = partial(builder.make, shape, classes, built_norm, keys, labels)
     if own is None:
-        check_size(name, lambda: builder.make(shape, classes, built_norm, keys, labels))
+        check_size(name, make)
     with forked(seed):
-        make = builder.make if own is None else _checked(builder, name)
-        module = options.normalise(make(shape, classes, built_norm, keys, labels), norm, shape, seed)
+        module = make() if own is None else make_own_module(name, make, shape, classes)
+        module = options.normalise(module, norm, shape, seed)
     anew = options.begin(module, name, classes, labels, seed)
     if tell is not None and options.weights is not None:
         made = f"; made anew for {classes} classes: {', '.join(anew)}" if anew else ""
         tell(f"model {name} starts from {options.weights}{made}")
     return module
-
-
-def _checked(builder: ModelBuilder, name: str) -> Callable[..., nn.Module]:
-    """Return a function that builds a user's module and reports its errors and wrong outputs in one line."""
-    import torch
-    from torch import nn
-
-    def make(
-        shape: tuple[int, ...], classes: int, norm: str, parameters: Mapping[str, object], labels: str
-    ) -> nn.Module:
-        duty = "made"
-        try:
-            module = builder.make(shape, classes, norm, parameters, labels)
-            if not isinstance(module, nn.Module):
-                raise TypeError(f"it is a {type(module).__name__}, not a torch.nn.Module")
-            duty = f"one that takes samples of shape {shape} and returns {classes} logits each"
-            with torch.no_grad():
-                logits = module.eval()(torch.zeros(2, *shape))
-            module.train()
-            if not isinstance(logits, torch.Tensor):
-                raise TypeError(f"it returns a {type(logits).__name__}")
-            outputs = tuple(logits.shape)
-            if outputs[:2] != (2, classes):
-                raise TypeError(f"of two samples it returns {outputs}")
-        except (InputError, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # a user's module may raise anything
-            why = str(error).partition("\n")[0]
-            raise InputError(
-                f"model.name = {name!r}: must be {duty} ({type(error).__name__}: {why}); correct it"
-            ) from error
-        return module
-
-    return make

@@ -43,6 +43,42 @@ def check_size(name: str, make: Callable[[], nn.Module]) -> None:
         )
 
 
+def make_own_module(name: str, make: Callable[[], nn.Module], shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Build a user's module; report its errors and wrong outputs in one line.
+
+    Args:
+        name: name of the model.
+        make: builder.
+        shape: shape of one sample.
+        classes: number of outputs.
+
+    Raises:
+        InputError: the builder fails, or the module does not return the logits [n, classes, ...] alone.
+    """
+    duty = "made"
+    try:
+        module = make()
+        if not isinstance(module, nn.Module):
+            raise TypeError(f"it is a {type(module).__name__}, not a torch.nn.Module")
+        duty = f"one that takes samples of shape {shape} and returns {classes} logits each"
+        with torch.no_grad():
+            logits = module.eval()(torch.zeros(2, *shape))
+        module.train()
+        if not isinstance(logits, torch.Tensor):
+            raise TypeError(f"it returns a {type(logits).__name__}")
+        outputs = tuple(logits.shape)
+        if outputs[:2] != (2, classes):
+            raise TypeError(f"of two samples it returns {outputs}")
+    except (InputError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a user's module may raise anything
+        why = str(error).partition("\n")[0]
+        raise InputError(
+            f"model.name = {name!r}: must be {duty} ({type(error).__name__}: {why}); correct it"
+        ) from error
+    return module
+
+
 def check_own_module(module: nn.Module, sample: torch.Tensor, name: str) -> None:
     """Refuse a user's module unless its training is a function of its entries, the samples and a key.
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from raysim.common.distribution import install
+from raysim.common.distribution import require
 from raysim.common.errors import InputError
 from raysim.models.keys import Count, positive
 
@@ -111,11 +110,7 @@ def transformer(
             f"model.options with model.pretrained = {pretrained!r}, which has settings of its own: must be left out; "
             "remove it"
         )
-    if find_spec("transformers") is None:
-        raise InputError(
-            'model.name = "transformer": must have the package transformers, which is missing; '
-            f"{install('transformers')}"
-        )
+    require("transformers", 'model.name = "transformer"')
     from raysim.models.language import language
 
     return language(architecture, options, pretrained, shape[0], classes, labels)

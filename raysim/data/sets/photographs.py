@@ -175,13 +175,10 @@ def read_cityscapes(root: Path) -> Tables:
 def _cities(folder: Path, part: str) -> pa.Table:
     cities = sorted(path for path in (folder / "leftImg8bit" / part).iterdir() if path.is_dir())
     images = [image for city in cities for image in images_in(city)]
-    masks = [
-        folder / "gtFine" / part / image.parent.name / image.name.replace("_leftImg8bit", "_gtFine_labelIds")
-        for image in images
-    ]
+    places = [f"{image.parent.name}/{image.name.replace('_leftImg8bit', '_gtFine_labelIds')}" for image in images]
     table = _table(folder, [(image, (image.parent.name,)) for image in images], {"city": pa.string()})
-    existing = [_existing(mask, folder / "leftImg8bit") for mask in masks]
-    return beside_masks(table, "mask", folder, existing, _as_training_classes, class_metadata(len(TRAIN_IDS)))
+    masks = [named_in(folder / "gtFine" / part, place, folder / "leftImg8bit") for place in places]
+    return beside_masks(table, "mask", folder, masks, _as_training_classes, class_metadata(len(TRAIN_IDS)))
 
 
 def _as_training_classes(path: Path) -> bytes:
@@ -197,12 +194,6 @@ def _as_training_classes(path: Path) -> bytes:
 def _listed(folder: Path, lists: Iterable[str]) -> list[Path]:
     lines = [line for name in lists for line in text_of(folder / name).splitlines()]
     return [Path(line.rpartition(" ")[0]) for line in lines if line.strip()]
-
-
-def _existing(path: Path, named: Path) -> Path:
-    if not path.is_file():
-        raise InputError(f"{path} is missing, and {named} names it: unpack the archive again")
-    return path
 
 
 def _table(folder: Path, rows: Sequence[ImageRow], kinds: dict[str, pa.DataType] = BY_LABEL) -> pa.Table:

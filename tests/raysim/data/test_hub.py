@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from partitioning import InputError
+from raysim.common import distribution
 from raysim.config.data import data_of
-from raysim.data import hub
 from raysim.data.catalogue import HUB
 from raysim.data.hub import by_features, read_hub
 from raysim.data.memory import HeldData
@@ -130,7 +130,7 @@ def test_a_refusal_is_one_line(dataset: str, folder: Path) -> None:
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "find_spec", lambda name: None)
+    monkeypatch.setattr(distribution, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"run `uv sync --extra datasets`, or `pip install \".\[datasets\]\"`, in the"):
         read_hub("hf:a/b", None, None)
 
