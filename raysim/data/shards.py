@@ -87,13 +87,14 @@ class Shards:
         self._decode = decoder_of(self._population, limits)
         self._standardise = standardise
         self._device = device
-        self._on_device = TensorCache(CACHE_BYTES if device == "cpu" else _room(device, share))
+        room = CACHE_BYTES if device == "cpu" else int(DEVICE_SHARE * share * torch.cuda.mem_get_info(device)[0])
+        self._on_device = TensorCache(room)
         self._scored: dict[tuple[tuple[int, ...], SamplePart | None, str | None], Scored] = {}
-        self._scored_room = min(SCORED_BYTES, self._on_device.most // 4) if device != "cpu" else SCORED_BYTES
+        self._scored_room = min(SCORED_BYTES, room // 4) if device != "cpu" else SCORED_BYTES
         self._united: tuple[tuple[tuple[int, ...], SamplePart], Tensors] | None = None
         whole = int(self._population.sizes.sum()) * self._decode.nbytes
         # Without a GPU, or if all data fit it, nobody would read a second copy.
-        self._pinned = TensorCache(CACHE_BYTES) if device != "cpu" and whole > self._on_device.most else None
+        self._pinned = TensorCache(CACHE_BYTES) if device != "cpu" and whole > room else None
 
     def samples(self, client: int, part: SamplePart) -> Tensors:
         """Return a part of a client's samples; the last `n_test` rows are its own test part."""
@@ -205,11 +206,6 @@ class Sites:
         names = sorted(column.drop_null().unique().to_pylist())
         numbers = pc.fill_null(pc.index_in(column, pa.array(names, pa.string())), len(names))
         return cls(tuple(names), np.array(numbers, np.int64))
-
-
-def _room(device: str, share: float) -> int:
-    free, _ = torch.cuda.mem_get_info(device)
-    return int(DEVICE_SHARE * share * free)
 
 
 def _end_to_end(each: Sequence[Tensors]) -> Tensors:

@@ -140,11 +140,6 @@ class NextSymbol(nn.Module):
         self.output = nn.Linear(hidden, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        states, _ = self.lstm(self.embedding(self._symbols(x)))
-        logits: torch.Tensor = self.output(states[:, -1])
-        return logits
-
-    def _symbols(self, x: torch.Tensor) -> torch.Tensor:
         # raysim reads uint8 as pixels in [0, 1], and all of them would become symbol 0. This check excludes torch.func,
         # but that would run LSTMs one by one anyway.
         symbols, count = x.long(), self.embedding.num_embeddings
@@ -154,7 +149,9 @@ class NextSymbol(nn.Module):
                 f"model lstm on the value {x[wrong][0].item():g}: must be a whole number from 0 to {count - 1}; set "
                 "model.vocabulary, and store symbols as int16 or wider, because raysim reads uint8 as pixels"
             )
-        return symbols
+        states, _ = self.lstm(self.embedding(symbols))
+        logits: torch.Tensor = self.output(states[:, -1])
+        return logits
 
 
 class ResidualBlock(nn.Module):
@@ -168,8 +165,8 @@ class ResidualBlock(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm) -> None:
         super().__init__()
         # Fixup finds a residual branch by these names.
-        self.conv1, self.bn1 = _convolution_and_norm(inputs, outputs, stride, norm)
-        self.conv2, self.bn2 = _convolution_and_norm(outputs, outputs, 1, norm)
+        self.conv1, self.bn1 = convolution(inputs, outputs, stride, norm)
+        self.conv2, self.bn2 = convolution(outputs, outputs, 1, norm)
         self.stride = stride
         self.added = outputs - inputs
         self.relu = nn.ReLU()
@@ -217,16 +214,11 @@ def first_convolution(channels: int, outputs: int, kernel: int, stride: int) -> 
     return layer
 
 
-def _convolution_and_norm(inputs: int, outputs: int, stride: int, norm: Norm) -> tuple[nn.Module, nn.Module]:
-    layer, *normalised = convolution(inputs, outputs, stride, norm)
-    return layer, normalised[0] if normalised else nn.Identity()
-
-
 def convolution(inputs: int, outputs: int, stride: int, norm: Norm) -> list[nn.Module]:
-    """Return a 3x3 convolution and its norm; without a norm the convolution has a bias."""
+    """Return a 3x3 convolution and its norm; without a norm, the convolution with a bias and an identity."""
     layer = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=norm == "none")
     nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-    return [layer, *batch_norm(norm, outputs, spatial=True)]
+    return [layer, *(batch_norm(norm, outputs, spatial=True) or [nn.Identity()])]
 
 
 class DeepLabV3Plus(nn.Module):

@@ -113,7 +113,13 @@ def converted(module: nn.Module, normaliser: Normaliser, shape: tuple[int, ...],
         for layer, name in layers.items()
     }
     if norm == "group+ws":
-        made |= _standardised(module, convolutions)
+        if not convolutions:
+            raise InputError(
+                "norm 'group+ws' on a model without convolutions before its batch norm: must have one to standardise; "
+                'choose norm = "group"'
+            )
+        names = {layer: name for name, layer in module.named_modules()}
+        made |= {layer: standardised_convolution(layer, names[layer]) for layer in convolutions}
     return _replaced(module, made)
 
 
@@ -180,16 +186,6 @@ def _replacement(normaliser: Normaliser, layer: _BatchNorm, name: str, places: i
     group_norm = nn.GroupNorm(groups, channels, eps, layer.affine)
     group_norm.weight, group_norm.bias = layer.weight, layer.bias
     return group_norm
-
-
-def _standardised(module: nn.Module, convolutions: list[_ConvNd]) -> dict[nn.Module, nn.Module]:
-    if not convolutions:
-        raise InputError(
-            "norm 'group+ws' on a model without convolutions before its batch norm: must have one to standardise; "
-            'choose norm = "group"'
-        )
-    names = {layer: name for name, layer in module.named_modules()}
-    return {layer: standardised_convolution(layer, names[layer]) for layer in convolutions}
 
 
 def _check_groups(groups: int, channels: int, *, spatial: bool) -> None:

@@ -87,17 +87,10 @@ def read_speeches(root: Path) -> Tables:
 
 
 def _speeches(root: Path) -> tuple[Path, Iterable[tuple[str, ...]]]:
-    path = _file(root)
-    return path, _spoken(path) if path.suffix.lower() == ".txt" else words_of(path, "speaker", "text")
-
-
-def _file(root: Path) -> Path:
-    if root.is_file():
-        return root
-    found = next((root / name for name in FILES if (root / name).is_file()), None)
-    if found is None:
+    path = next((path for path in (root, *(root / name for name in FILES)) if path.is_file()), None)
+    if path is None:
         raise missing(root, " or ".join(FILES), "gutenberg.org/ebooks/100, public domain")
-    return found
+    return path, _spoken(path) if path.suffix.lower() == ".txt" else words_of(path, "speaker", "text")
 
 
 def _spoken(path: Path) -> Iterator[tuple[str, str]]:

@@ -162,15 +162,10 @@ def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = 
         check_features(table, label, besides, where, use.rules)
     imputed = [] if use.rules is None else use.rules.missing_allowed(table.schema, besides)
     check_values(table.drop_columns([name for name in use.without if name in names]), where, imputed)
-    if use.rules is not None:
-        _check_label_texts(table[label], label, where)
-    return table
-
-
-def _check_label_texts(labels: pa.ChunkedArray, label: str, where: str) -> None:
-    """Refuse labels without a character: a file of delimited text has these in place of nulls."""
-    if is_label(labels.type) and (rows := missing_rows(labels)):
+    # A file of delimited text has labels without a character in place of nulls.
+    if use.rules is not None and is_label(table[label].type) and (rows := missing_rows(table[label])):
         raise InputError(f"column {label!r} has no label in {rows} rows of {where}: fill them in, or drop the rows")
+    return table
 
 
 def _read_other(path: Path, words: Collection[str]) -> pa.Table:
