@@ -82,9 +82,8 @@ def decode_population(
             batch = batch.set_column(batch.schema.get_field_index(field.name), field, column)
         return batch
 
-    folder = (cache or default_cache() / DECODED) / f"{population.digest}-{VERSION}{picture}"
     try:
-        return rewritten(population, folder, convert, progress)
+        return rewritten(population, f"{VERSION}{picture}", convert, cache, progress)
     except MemoryError as error:
         raise InputError(
             f"data.image_size = {picture.size}: all pictures of a client must fit the memory ({error}); set a "
@@ -110,27 +109,29 @@ def drop_columns(population: Population, names: Sequence[str], cache: Path | Non
         if name not in known:
             raise unknown(f"column {name!r} of data.without", name, known)
     digest = hashlib.sha256(json.dumps(sorted(names)).encode()).hexdigest()[:16]
-    folder = (cache or default_cache() / DECODED) / f"{population.digest}-without-{digest}"
-    return rewritten(population, folder, lambda batch, _: batch.drop_columns(list(names)))
+    return rewritten(population, f"without-{digest}", lambda batch, _: batch.drop_columns(list(names)), cache)
 
 
 def rewritten(
     population: Population,
-    folder: Path,
+    change: str,
     convert: Callable[[pa.RecordBatch, str], pa.RecordBatch],
+    cache: Path | None = None,
     progress: Progress | None = None,
 ) -> Path:
     """Return a cached folder of the same population with other columns; make it if it is missing.
 
     Args:
         population: population to read.
-        folder: folder in the cache, whose name says what it holds.
+        change: name of the change, which with the population's digest names the folder.
         convert: see `partitioning.rewrite`.
+        cache: folder of prepared populations, by default `decoded` in raysim's cache.
         progress: called with the number of written clients and the number of clients.
 
     Raises:
         InputError: a batch cannot be converted, or the folder is damaged.
     """
+    folder = (cache or default_cache() / DECODED) / f"{population.digest}-{change}"
     if not (folder / MANIFEST).is_file():
         try:
             rewrite(population, folder, convert, progress=progress)

@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 from partitioning import Population
 from partitioning.common.bounds import check_columns
 from partitioning.common.columns import repeated
-from partitioning.common.paths import cache as default_cache
 from raysim.common.errors import InputError
 from raysim.data.columns import ColumnRules, Rule, Statistic, fields_of, known_values, numbers_of
-from raysim.data.decoding import DECODED, rewritten
+from raysim.data.decoding import rewritten
 from raysim.data.features import NumberColumns, features
 
 VERSION = 1
@@ -178,8 +177,7 @@ def encode_population(population: Population, encoding: Encoding, cache: Path | 
     manifest = population.manifest
     content = encoding.to_json(manifest.label, population.schema, manifest.dividing)
     digest = hashlib.sha256(content).hexdigest()[:16]
-    folder = (cache or default_cache() / DECODED) / f"{population.digest}-columns-{VERSION}-{digest}"
-    return rewritten(population, folder, encoding)
+    return rewritten(population, f"columns-{VERSION}-{digest}", encoding, cache)
 
 
 def _fit_category(population: Population, name: str, rules: ColumnRules) -> FittedColumn:

@@ -1,4 +1,8 @@
-"""Networks without branches: of linear layers, and convolutional ones, most of them from the papers' tables."""
+"""Networks without branches: of linear layers, and convolutional ones, most of them from the papers' tables.
+
+All builders take `shape`, that of one sample, for convolutions (channels, height, width), and `classes`, the number of
+outputs. The model takes x [n, *shape] and returns the logits [n, classes].
+"""
 
 from __future__ import annotations
 
@@ -17,12 +21,7 @@ VGG16_STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
 
 
 def logistic(shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Build a logistic regression: one linear layer on the flattened input.
-
-    Args:
-        shape: shape of one sample; the model takes x [n, *shape].
-        classes: number of outputs, the logits [n, classes].
-    """
+    """Build a logistic regression: one linear layer on the flattened input."""
     from raysim.models.networks import LayerStack
 
     return LayerStack(math.prod(shape)).output(classes)
@@ -36,8 +35,6 @@ def mlp(
     With widths 784-200-200-10 it is the "2NN" of McMahan et al., AISTATS 2017, section 3.
 
     Args:
-        shape: shape of one sample; the model takes x [n, *shape].
-        classes: number of outputs, the logits [n, classes].
         hidden: widths of the hidden layers.
         norm: normaliser behind each hidden layer.
 
@@ -63,8 +60,6 @@ def cnn(
     """Build a convolutional network: 3x3 convolution, norm, ReLU and 2x2 max pooling, repeated; then a hidden layer.
 
     Args:
-        shape: (channels, height, width) of one image; the model takes x [n, *shape].
-        classes: number of outputs, the logits [n, classes].
         channels: outputs of each convolution; every one halves height and width.
         hidden: width of the linear layer before the output.
         norm: normaliser behind each convolution and the hidden layer.
@@ -87,8 +82,6 @@ def cnn_dropout(shape: tuple[int, ...], classes: int, *, hidden: Count = 128) ->
     1,206,590 parameters for 28x28x1 inputs and 62 classes, as in the paper. The convolutions have no padding.
 
     Args:
-        shape: (channels, height, width) of one image; the model takes x [n, *shape].
-        classes: number of outputs, the logits [n, classes].
         hidden: width of the linear layer before the output.
 
     Raises:
@@ -113,8 +106,6 @@ def lenet(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mo
     62,006 parameters for 32x32x3 inputs and 10 classes. The convolutions have no padding.
 
     Args:
-        shape: (channels, height, width) of one image; the model takes x [n, *shape].
-        classes: number of outputs, the logits [n, classes].
         norm: normaliser behind each convolution and hidden layer; FixBN, section 4, compares batch and group.
 
     Raises:
@@ -142,8 +133,6 @@ def cnn3(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mod
     1,663,370 parameters for 28x28x1 inputs and 10 classes, as McMahan et al. count.
 
     Args:
-        shape: (channels, height, width) of one image; the model takes x [n, *shape].
-        classes: number of outputs, the logits [n, classes].
         norm: normaliser behind each convolution and the hidden layer.
 
     Raises:
@@ -168,8 +157,6 @@ def cnn4(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mod
     9,878,794 parameters for 32x32x3 inputs and 10 classes.
 
     Args:
-        shape: (channels, height, width) of one image; the model takes x [n, *shape].
-        classes: number of outputs, the logits [n, classes].
         norm: normaliser behind each convolution and the hidden layer.
 
     Raises:
@@ -194,8 +181,6 @@ def fedbs_mnist(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -
     29,034 parameters for 28x28x1 inputs and 10 classes.
 
     Args:
-        shape: (channels, height, width) of one image; the model takes x [n, *shape].
-        classes: number of outputs, the logits [n, classes].
         norm: normaliser behind each convolution.
 
     Raises:
@@ -219,8 +204,6 @@ def fedbs_cifar(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -
     2,865,430 parameters for 32x32x3 inputs and 10 classes.
 
     Args:
-        shape: (channels, height, width) of one image; the model takes x [n, *shape].
-        classes: number of outputs, the logits [n, classes].
         norm: normaliser behind each convolution.
 
     Raises:
@@ -247,8 +230,6 @@ def digit_cnn(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -> 
     14,219,210 parameters for 28x28x3 inputs and 10 classes.
 
     Args:
-        shape: (channels, height, width) of one image; the model takes x [n, *shape].
-        classes: number of outputs, the logits [n, classes].
         norm: normaliser behind each convolution and hidden layer.
 
     Raises:
@@ -277,8 +258,6 @@ def alexnet_bn(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") ->
     57,063,498 parameters for 256x256x3 inputs and 10 classes.
 
     Args:
-        shape: (channels, height, width) of one image; the model takes x [n, *shape].
-        classes: number of outputs, the logits [n, classes].
         norm: normaliser behind each convolution and hidden layer.
 
     Raises:
@@ -312,8 +291,6 @@ def vgg16(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mo
     flattens 6x4x512 values. torchvision's VGG16 pools to 7x7 and has more parameters.
 
     Args:
-        shape: (channels, height, width) of one image; the model takes x [n, *shape].
-        classes: number of outputs, the logits [n, classes].
         norm: normaliser behind each convolution and hidden layer.
 
     Raises:

@@ -1,4 +1,8 @@
-"""Networks of residual blocks: ResNet-20 for CIFAR, torchvision's ResNet-18 and MobileNetV2, and DeepLabv3+ on them."""
+"""Networks of residual blocks: ResNet-20 for CIFAR, torchvision's ResNet-18 and MobileNetV2, and DeepLabv3+ on them.
+
+All builders take `shape`, (channels, height, width) of one image, and `classes`, the number of outputs. The model takes
+x [n, *shape] and returns the logits [n, classes], DeepLabv3+ those of each pixel [n, classes, height, width].
+"""
 
 from __future__ import annotations
 
@@ -32,8 +36,6 @@ def resnet20(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -> n
     3 x 19 + 1 = 58 exchanges. Shortcuts have no parameters.
 
     Args:
-        shape: (channels, height, width) of one image; the model takes x [n, *shape].
-        classes: number of outputs, the logits [n, classes].
         norm: normaliser behind each convolution; with "none" convolutions have biases.
 
     Raises:
@@ -66,8 +68,6 @@ def resnet18(shape: tuple[int, ...], classes: int, *, stem: Stem = "imagenet", n
     11,689,512 parameters for 3 channels and 1000 classes. FixBN trains it on ImageNet and Tiny-ImageNet.
 
     Args:
-        shape: (channels, height, width) of one image; the model takes x [n, *shape].
-        classes: number of outputs, the logits [n, classes].
         stem: "imagenet" halves the image twice before the first block, by a 7x7 convolution and a pool; "small" has
             a 3x3 convolution instead, which keeps the size.
         norm: normaliser behind each convolution; "none" leaves convolutions without biases.
@@ -100,8 +100,6 @@ def mobilenet_v2(shape: tuple[int, ...], classes: int, *, dropout: Dropout = 0.2
     2,236,682 parameters for 3 channels and 10 classes. RADFed trains it on CIFAR-10 at 224x224.
 
     Args:
-        shape: (channels, height, width) of one image; the model takes x [n, *shape].
-        classes: number of outputs, the logits [n, classes].
         dropout: dropout probability before the output, in [0, 1).
         norm: normaliser behind each convolution; "none" leaves convolutions without biases.
 
@@ -131,8 +129,6 @@ def deeplab_v3plus(
     Table 3 and appendix A.1, trains both on Cityscapes. Labels are images of classes.
 
     Args:
-        shape: (channels, height, width) of one image; the model takes x [n, *shape].
-        classes: classes of a pixel; the logits are [n, classes, height, width].
         backbone: torchvision's network to start with, its initial weights random.
         norm: normaliser behind each convolution except the last; "none" leaves convolutions without biases.
 

@@ -137,10 +137,7 @@ def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = 
 
     Args:
         table: rows with all their columns.
-        label: column of classes.
-        where: name of the table, for the error message.
-        dividing: columns that identify a row's owner; all other columns are features.
-        use: use of the columns.
+        where: name of the table, for the error message. The other arguments are those of `read_table`.
 
     Raises:
         InputError: a column, a type or a value is not allowed.
