@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 
 from partitioning.common.disk import DiskFullError, report_full_disk
 from raysim.common.errors import InputError
+from raysim.data.sets.tabular import TableUse
 from raysim.data.sources import read
 
 ROW_GROUP = 10_000
@@ -45,7 +46,7 @@ def export(
     check_file(path)
     if rows is not None and rows < 1:
         raise InputError(f"rows = {rows}: must be at least 1; leave it out for all")
-    source = read(dataset, root=root, label=label, shifts=shifts, seed=seed)
+    source = read(dataset, root=root, use=TableUse(label), shifts=shifts, seed=seed)
     tables = {path: source.train if rows is None else source.train.slice(0, rows)}
     if source.test is not None:
         tables[path.with_name(f"{path.stem.removesuffix('-train')}-test{path.suffix}")] = source.test

@@ -124,8 +124,8 @@ def load(
     apart = [*dividing, *without, *others]
     if text is not None:
         first, apart = text.label(first), [*apart, *text.columns]
-    use = TableUse(rules if text is None else None, tuple(without), tuple(needed), like)
-    source = read(dataset, root=root, label=first, dividing=apart, shifts=shifts, use=use, seed=seed).without(without)
+    use = TableUse(first, tuple(apart), rules if text is None else None, tuple(without), tuple(needed), like)
+    source = read(dataset, root=root, use=use, shifts=shifts, seed=seed).without(without)
     for name, key in needed.items():
         if name not in source.train.schema.names:
             raise unknown(f"column {key} = {name!r}", name, source.train.schema.names)
@@ -147,21 +147,17 @@ def read(
     dataset: str | HeldData,
     *,
     root: str | None = None,
-    label: str | None = None,
-    dividing: Collection[str] = (),
-    shifts: Sequence[str] = (),
     use: TableUse = ALL,
+    shifts: Sequence[str] = (),
     seed: int = 0,
 ) -> LoadedDataSet:
     """Read a data set with all its columns.
 
     Args:
-        use: use of the columns of the user's own tables. The other arguments are those of `load`.
+        use: label, and use of the columns of the user's own tables. The other arguments are those of `load`.
     """
     try:
-        if isinstance(dataset, HeldData):
-            return _read_held(dataset, label, dividing, shifts, use)
-        return _read(dataset, root, label, dividing, shifts, use, seed)
+        return _read(dataset, root, use, shifts, seed)
     except OSError as error:
         if error.errno not in USER_ERRORS:
             raise
@@ -189,40 +185,26 @@ def check_classes(train: pa.Table, test: pa.Table | None, label: str, name: str)
         )
 
 
-def _read_held(
-    held: HeldData, label: str | None, dividing: Collection[str], shifts: Sequence[str], use: TableUse
-) -> LoadedDataSet:
-    if shifts:
-        raise InputError(f"data.shifts = {list(shifts)} with data in memory: is only for shifted:NAME; remove it")
-    return _read_features((held.train, held.test), label, dividing, held.name, "the data in memory", use)
-
-
-def _read_features(
-    tables: Tables, label: str | None, dividing: Collection[str], name: str, where: str, use: TableUse
-) -> LoadedDataSet:
-    parts, label = by_features(tables, label, dividing, where)
-    train = usable(parts[0], label, where, dividing, use)
-    like = replace(use, like=train.schema)
-    test = None if parts[1] is None else usable(parts[1], label, where, dividing, like)
+def _read_features(tables: Tables, name: str, where: str, use: TableUse) -> LoadedDataSet:
+    parts, label = by_features(tables, use.label, use.dividing, where)
+    use = replace(use, label=label)
+    train = usable(parts[0], where, use)
+    test = None if parts[1] is None else usable(parts[1], where, replace(use, like=train.schema))
     return LoadedDataSet(name, train, test, label)
 
 
-def _read(
-    dataset: str,
-    root: str | None,
-    label: str | None,
-    dividing: Collection[str],
-    shifts: Sequence[str],
-    use: TableUse,
-    seed: int,
-) -> LoadedDataSet:
+def _read(dataset: str | HeldData, root: str | None, use: TableUse, shifts: Sequence[str], seed: int) -> LoadedDataSet:
+    if isinstance(dataset, HeldData):
+        if shifts:
+            raise InputError(f"data.shifts = {list(shifts)} with data in memory: is only for shifted:NAME; remove it")
+        return _read_features((dataset.train, dataset.test), dataset.name, "the data in memory", use)
     if dataset.startswith(SHIFTED):
         from raysim.data.shifts import shifted  # late, because it imports SciPy's images
 
         name = dataset.removeprefix(SHIFTED)
         if name.startswith(SHIFTED):
             raise InputError(f"{dataset!r} has {SHIFTED!r} twice: must have it once; list all shifts in data.shifts")
-        base = read(name, root=root, label=label, dividing=(DOMAIN,), seed=seed)
+        base = read(name, root=root, use=TableUse(use.label, (DOMAIN,)), seed=seed)
         check_classes_of_samples(base.train.schema, base.label, f"data.dataset = {dataset!r}")
         train, test = shifted((base.train, base.test), base.label, shifts, seed)
         return LoadedDataSet(dataset, train, test, base.label, (DOMAIN,))
@@ -237,20 +219,19 @@ def _read(
             "the data themselves"
         )
     if dataset.startswith(HUB):
-        return _read_features(read_hub(dataset, root, label), label, dividing, dataset, dataset, use)
+        return _read_features(read_hub(dataset, root, use.label), dataset, dataset, use)
     for prefix in (FILE, FOLDER):
         if dataset.startswith(prefix):
-            return _read_own(dataset, prefix, expanded("data.root", root or "."), label or LABEL, dividing, use)
+            return _read_own(dataset, prefix, expanded("data.root", root or "."), use)
     if dataset.startswith(SYNTHETIC):
-        table = read_synthetic(dataset, seed)
-        check_label(table.schema, label or LABEL, dataset)
-        return LoadedDataSet(dataset, table, None, label or LABEL, ("client",))
-    return _read_named(dataset, expanded("data.root", root) if root else cache() / "data", label, seed, shifts)
+        table, label = read_synthetic(dataset, seed), use.label or LABEL
+        check_label(table.schema, label, dataset)
+        return LoadedDataSet(dataset, table, None, label, ("client",))
+    return _read_named(dataset, expanded("data.root", root) if root else cache() / "data", use.label, seed, shifts)
 
 
-def _read_own(
-    dataset: str, prefix: str, root: Path, label: str, dividing: Collection[str], use: TableUse
-) -> LoadedDataSet:
+def _read_own(dataset: str, prefix: str, root: Path, use: TableUse) -> LoadedDataSet:
+    label = use.label or LABEL
     named = [path.strip() for path in dataset.removeprefix(prefix).split(",")]
     if "" in named:
         raise InputError(f"{dataset!r} has an empty path: must be {prefix}PATH, or {prefix}PATH,PATH; name each")
@@ -261,9 +242,7 @@ def _read_own(
         )
     if prefix == FOLDER and label != LABEL:
         raise InputError(f"data.label = {label!r} with {dataset}: must be left out, because folders name the classes")
-    parts: list[Tables] = [
-        read_folder(path) if prefix == FOLDER else (read_table(path, label, dividing, use), None) for path in paths
-    ]
+    parts: list[Tables] = [read_folder(path) if prefix == FOLDER else (read_table(path, use), None) for path in paths]
     if len(paths) == 1:
         (train, test), own = parts[0], prefix == FOLDER and DOMAIN in parts[0][0].schema.names
         return LoadedDataSet(dataset, train, test, label, (DOMAIN,) if own else ())
@@ -271,7 +250,7 @@ def _read_own(
     twice = next((name for name in domains if domains.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"two paths of {dataset} are domains named {twice!r}: rename one")
-    train, test = join(dict(zip(domains, parts, strict=True)), label, tuple(set(dividing) - {DOMAIN}))
+    train, test = join(dict(zip(domains, parts, strict=True)), label, tuple(set(use.dividing) - {DOMAIN}))
     return LoadedDataSet(dataset, train, test, label, (DOMAIN,))
 
 

@@ -22,7 +22,7 @@ from partitioning.sources.source import reading
 from raysim.common.errors import InputError
 from raysim.data.columns import PLAIN, ColumnRules, check_features, missing_rows
 from raysim.data.domains import DOMAIN
-from raysim.data.features import check_label, is_number
+from raysim.data.features import LABEL, check_label, is_number
 from raysim.data.folders import Tables
 from raysim.data.reading import (
     check_columns,
@@ -67,6 +67,8 @@ class TableUse:
     """Use of a table's columns.
 
     Args:
+        label: label column; None for the data set's own.
+        dividing: columns that identify a row's owner; all other columns are features.
         rules: rules for columns that are no plain numbers; None if columns beside a text are left out.
         without: columns that are dropped.
         needed: columns that the partition names. A table without one is refused for that, and not for its features.
@@ -74,6 +76,8 @@ class TableUse:
             inferred from each table alone.
     """
 
+    label: str | None = None
+    dividing: Collection[str] = ()
     rules: ColumnRules | None = None
     without: tuple[str, ...] = ()
     needed: Collection[str] = ()
@@ -84,18 +88,18 @@ class TableUse:
         """Columns of text of the training rows."""
         return [each.name for each in self.like or () if is_label(each.type) and not is_number(each.type)]
 
-    def alike(self, table: pa.Table, besides: Collection[str]) -> pa.Table:
-        """Return a test table in the types of the training rows where its values fit; `besides` are no features."""
+    def alike(self, table: pa.Table) -> pa.Table:
+        """Return a test table in the types of the training rows where its values fit."""
         if self.like is None:
             return table
-        rules = self.rules or PLAIN
+        rules, besides = self.rules or PLAIN, {self.label or LABEL, *self.dividing}
         words = {*self.words} - {*rules.categories, *rules.dates} if self.rules is not None else set()
         for place, field in enumerate(table.schema):
             name, values = field.name, table[field.name]
-            if name in self.like.names and name not in {*besides, *self.words}:
+            if name in self.like.names and name not in besides | {*self.words}:
                 with suppress(InputError):  # a text that is no number is refused with the other faults of its table
                     values = rules.cleaned(name, values)
-            elif name in words - {*besides} and is_number(field.type):
+            elif name in words - besides and is_number(field.type):
                 values = values.cast(self.like.field(name).type)  # texts of numbers, which the rules read later
             table = table.set_column(place, field.with_type(values.type), values)
         return cast_like(table, self.like)
@@ -105,13 +109,11 @@ ALL = TableUse()
 """Use of all columns; their types are not checked."""
 
 
-def read_table(path: Path, label: str, dividing: Collection[str] = (), use: TableUse = ALL) -> pa.Table:
+def read_table(path: Path, use: TableUse) -> pa.Table:
     """Read a user's file and check that a model can be trained on its rows; all columns stay.
 
     Args:
         path: file whose name ends in one of `SUFFIXES`, or else a Parquet file.
-        label: column of classes.
-        dividing: columns that identify a row's owner; all other columns are features.
         use: use of the columns.
 
     Raises:
@@ -120,7 +122,7 @@ def read_table(path: Path, label: str, dividing: Collection[str] = (), use: Tabl
     if not path.is_file():
         raise InputError(f"{path} is {'a folder' if path.is_dir() else 'missing'}: give the path of a file")
     if path.suffix.lower() in SUFFIXES:
-        return usable(_read_other(path, use.words), label, str(path), dividing, use)
+        return usable(_read_other(path, use.words), str(path), use)
     try:
         table = read_parquet(path)
     except (pa.ArrowException, OSError) as error:
@@ -129,20 +131,21 @@ def read_table(path: Path, label: str, dividing: Collection[str] = (), use: Tabl
         if path.suffix.lower() != ".parquet":
             remedy = f"other files end in {', '.join(SUFFIXES)}"
         raise InputError(f"{path} is not a whole Parquet file ({reason}): must be Parquet; {remedy}") from error
-    return usable(table, label, str(path), dividing, use)
+    return usable(table, str(path), use)
 
 
-def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = (), use: TableUse = ALL) -> pa.Table:
+def usable(table: pa.Table, where: str, use: TableUse) -> pa.Table:
     """Return a user's table with its arrays `arranged`, after a check that a model can be trained on its rows.
 
     Args:
         table: rows with all their columns.
-        where: name of the table, for the error message. The other arguments are those of `read_table`.
+        where: name of the table, for the error message.
+        use: use of the columns.
 
     Raises:
         InputError: a column, a type or a value is not allowed.
     """
-    names = table.schema.names
+    names, label = table.schema.names, use.label or LABEL
     if (twice := repeated(names)) is not None:
         raise InputError(f"{where} has {names.count(twice)} columns named {twice!r}: give each its own name")
     for name in names:
@@ -151,10 +154,10 @@ def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = 
                 f"column {name!r} of {where} is a pandas index, not a feature: write the file with index=False"
             )
     check_text(table, name=where)
-    table = use.alike(arranged(table, label), {label, *dividing})
+    table = use.alike(arranged(table, label))
     check_label(table.schema, label, where)
     check_rows(table, where)
-    besides = {label, *dividing, *use.without}
+    besides = {label, *use.dividing, *use.without}
     if use.rules is not None and {*use.needed} <= {*names, DOMAIN}:  # joined tables get the column of domains later
         check_features(table, label, besides, where, use.rules)
     imputed = [] if use.rules is None else use.rules.missing_allowed(table.schema, besides)
