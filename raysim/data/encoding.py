@@ -71,15 +71,13 @@ class Encoding:
             owner: name of the rows' owner, such as "client 3"; test sets have no statistics of their own.
         """
         client = int(owner.removeprefix("client ")) if owner.startswith("client ") else None
-        names: list[str] = []
-        arrays: list[pa.Array] = []
+        columns: dict[str, pa.Array] = {}
         for name, values in zip(batch.schema.names, batch.columns, strict=True):
             fitted = self.columns.get(name)
-            encoded = {name: values} if fitted is None else self._encoded(fitted, values, client)
-            names, arrays = [*names, *encoded], [*arrays, *encoded.values()]
+            columns |= {name: values} if fitted is None else self._encoded(fitted, values, client)
         kept = {each.name: each for each in batch.schema if each.name not in self.columns}
-        fields = [kept.get(name, pa.field(name, array.type)) for name, array in zip(names, arrays, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, batch.schema.metadata))
+        fields = [kept.get(name, pa.field(name, array.type)) for name, array in columns.items()]
+        return pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(fields, batch.schema.metadata))
 
     def names_of(self, fitted: FittedColumn) -> list[str]:
         """Return the names of the columns that a column becomes."""

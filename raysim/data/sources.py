@@ -10,7 +10,7 @@ from types import MappingProxyType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from partitioning.common.columns import is_label
+from partitioning.common.columns import is_label, repeated
 from partitioning.common.paths import cache, expanded
 from raysim.common.errors import InputError, unknown
 from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, HUB, MEMORY, SHIFTED, SYNTHETIC, check_name
@@ -247,8 +247,7 @@ def _read_own(dataset: str, prefix: str, root: Path, use: TableUse) -> LoadedDat
         (train, test), own = parts[0], prefix == FOLDER and DOMAIN in parts[0][0].schema.names
         return LoadedDataSet(dataset, train, test, label, (DOMAIN,) if own else ())
     domains = [_domain_name(path) for path in paths]
-    twice = next((name for name in domains if domains.count(name) > 1), None)
-    if twice is not None:
+    if (twice := repeated(domains)) is not None:
         raise InputError(f"two paths of {dataset} are domains named {twice!r}: rename one")
     train, test = join(dict(zip(domains, parts, strict=True)), label, tuple(set(use.dividing) - {DOMAIN}))
     return LoadedDataSet(dataset, train, test, label, (DOMAIN,))
@@ -276,22 +275,13 @@ def _read_named(dataset: str, root: Path, label: str | None, seed: int, shifts: 
         from raysim.data.shifts import shift_domains  # late, because it imports SciPy's images
 
         several += [shift_domains(_checked(base, root, label, seed), label, shifts, seed) for base in bases]
-    train, test = join(_together(several), label)
+    if (twice := repeated(name for domains in several for name in domains)) is not None:
+        raise InputError(
+            f"data.dataset and data.shifts give the domain {twice!r} twice: must give each once; remove a data set, or "
+            "remove it from data.shifts"
+        )
+    train, test = join({name: tables for domains in several for name, tables in domains.items()}, label)
     return LoadedDataSet(dataset, train, test, label, (DOMAIN,))
-
-
-def _together(several: Sequence[Mapping[str, Tables]]) -> dict[str, Tables]:
-    """Return the domains of all data sets; raise an InputError if two have the same name."""
-    parts: dict[str, Tables] = {}
-    for domains in several:
-        for name in domains:
-            if name in parts:
-                raise InputError(
-                    f"data.dataset and data.shifts give the domain {name!r} twice: must give each once; remove a data "
-                    "set, or remove it from data.shifts"
-                )
-        parts.update(domains)
-    return parts
 
 
 def _domains(name: str, tables: Tables) -> Mapping[str, Tables]:

@@ -18,7 +18,7 @@ MOST_LISTED = 40
 
 def add_lora(
     module: nn.Module, *, rank: int, alpha: float, dropout: float, targets: Sequence[str], trains_head: bool, seed: int
-) -> nn.Module:
+) -> None:
     """Add adapters to linear layers and convolutions, and freeze all other entries, except perhaps the head.
 
         y <- W x + alpha / rank B A x,   A drawn, [rank, inputs],   B = 0, [outputs, rank]
@@ -56,7 +56,6 @@ def add_lora(
     module.requires_grad_(True)  # peft froze the head too
     entries = Layout.of(module).entries
     freeze(module, {each.name for each in entries if ".lora_" not in each.name and not (trains_head and each.head)})
-    return module
 
 
 def _layers(module: nn.Module) -> list[str]:

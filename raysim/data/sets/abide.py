@@ -1,7 +1,6 @@
 """ABIDE I: connectomes of windows of brain activity, at the four largest sites."""
 
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from partitioning.common.bounds import check_memory
+from partitioning.common.columns import repeated
 from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError
 from raysim.data.folders import Tables
@@ -114,8 +114,7 @@ def _subjects(path: Path) -> list[tuple[str, str, int]]:
     found = [(name, site, group) for name, site, group in rows if site in SITES and name != "no_filename"]
     if not found:
         raise InputError(f"{path} has no subject with a file at {', '.join(SITES)}: copy it again")
-    twice = next((name for name, times in Counter(name for name, _, _ in found).items() if times > 1), None)
-    if twice is not None:
+    if (twice := repeated(name for name, _, _ in found)) is not None:
         raise InputError(f"{path} names the subject {twice} twice: must be once; drop a row")
     odd = next((row for row in found if row[2] not in GROUPS), None)
     if odd is not None:
