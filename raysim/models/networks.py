@@ -39,20 +39,21 @@ class LayerStack:
         self._layers = nn.Sequential()
         self._number = 0
 
-    def convolution(self, outputs: int, kernel: int, norm: Norm, *, stride: int = 1, padding: int = 0) -> None:
-        """Add a convolution with bias, its norm and a ReLU."""
+    def convolution(
+        self, outputs: int, kernel: int, norm: Norm, *, stride: int = 1, padding: int = 0, pool: int = 0
+    ) -> None:
+        """Add a convolution with bias, its norm, perhaps max pooling, and a ReLU.
+
+        Pooling has windows of `pool` pixels, stride 2 and no padding; it drops pixels that do not fill a window.
+        """
         layer = nn.Conv2d(self._channels, outputs, kernel, stride, padding)
-        self._add("conv", layer, batch_norm(norm, outputs, spatial=True))
+        # max(relu(x)) = relu(max(x)), also in the gradient, and the pool leaves the ReLU a fraction of the values.
+        pooling = nn.MaxPool2d(pool, 2) if pool else None
+        self._add({"conv": layer, "norm": batch_norm(norm, outputs, spatial=True), "pool": pooling})
         self._channels = outputs
         self._resize(kernel, stride, padding)
-
-    def pool(self, kernel: int = 2, stride: int = 2) -> None:
-        """Add max pooling without padding behind a convolution; it drops pixels that do not fill a window."""
-        # max(relu(x)) = relu(max(x)), also in the gradient, and the pool leaves the ReLU a fraction of the values.
-        delattr(self._layers, f"relu{self._number}")
-        self._layers.add_module(f"pool{self._number}", nn.MaxPool2d(kernel, stride))
-        self._layers.add_module(f"relu{self._number}", nn.ReLU())
-        self._resize(kernel, stride, 0)
+        if pool:
+            self._resize(pool, 2, 0)
 
     def dropout(self, share: float) -> None:
         """Add dropout behind a layer."""
@@ -66,7 +67,7 @@ class LayerStack:
     def hidden(self, width: int, norm: Norm, *, numbered: bool = True) -> None:
         """Add a linear layer, its norm and a ReLU; the names of a single one may have no number."""
         layer = nn.Linear(self._flat(), width)
-        self._add("linear", layer, batch_norm(norm, width, spatial=False), numbered=numbered)
+        self._add({"linear": layer, "norm": batch_norm(norm, width, spatial=False)}, numbered=numbered)
         self._channels = width
 
     def output(self, classes: int) -> nn.Sequential:
@@ -74,13 +75,12 @@ class LayerStack:
         self._layers.add_module("output", nn.Linear(self._flat(), classes))
         return self._layers
 
-    def _add(self, name: str, layer: nn.Module, norm: list[nn.Module], *, numbered: bool = True) -> None:
+    def _add(self, layers: Mapping[str, nn.Module | None], *, numbered: bool = True) -> None:
+        """Add layers by name, and a ReLU; None stands for no layer."""
         self._number += 1
-        number = self._number if numbered else ""
-        self._layers.add_module(f"{name}{number}", layer)
-        for each in norm:
-            self._layers.add_module(f"norm{number}", each)
-        self._layers.add_module(f"relu{number}", nn.ReLU())
+        for name, layer in {**layers, "relu": nn.ReLU()}.items():
+            if layer is not None:
+                self._layers.add_module(f"{name}{self._number if numbered else ''}", layer)
 
     def _resize(self, kernel: int, stride: int, padding: int) -> None:
         self._height, self._width = (
@@ -218,7 +218,7 @@ def convolution(inputs: int, outputs: int, stride: int, norm: Norm) -> list[nn.M
     """Return a 3x3 convolution and its norm; without a norm, the convolution with a bias and an identity."""
     layer = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=norm == "none")
     nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-    return [layer, *(batch_norm(norm, outputs, spatial=True) or [nn.Identity()])]
+    return [layer, batch_norm(norm, outputs, spatial=True) or nn.Identity()]
 
 
 class DeepLabV3Plus(nn.Module):

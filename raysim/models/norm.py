@@ -20,8 +20,8 @@ GROUPED = ("group", "layer", "instance", "group+ws")
 """Normalisers made of `nn.GroupNorm`."""
 
 
-def batch_norm(norm: Norm, channels: int, *, spatial: bool) -> list[nn.Module]:
-    """Return the layers behind a layer of a model under construction: none for "none", else one batch norm.
+def batch_norm(norm: Norm, channels: int, *, spatial: bool) -> nn.Module | None:
+    """Return the batch norm behind a layer of a model under construction; None for "none".
 
     `converted` later puts another normaliser in the place of batch norm.
 
@@ -35,8 +35,8 @@ def batch_norm(norm: Norm, channels: int, *, spatial: bool) -> list[nn.Module]:
     """
     check_norm(norm)
     if norm == "none":
-        return []
-    return [nn.BatchNorm2d(channels) if spatial else nn.BatchNorm1d(channels)]
+        return None
+    return nn.BatchNorm2d(channels) if spatial else nn.BatchNorm1d(channels)
 
 
 @dataclass(frozen=True)

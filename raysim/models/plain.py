@@ -70,8 +70,7 @@ def cnn(
     channels, hidden = positives("channels", channels), positive("hidden", hidden)
     layers = _layers("cnn", shape, 2 ** len(channels), "use fewer model.channels")
     for outputs in channels:
-        layers.convolution(outputs, 3, norm, padding=1)
-        layers.pool()
+        layers.convolution(outputs, 3, norm, padding=1, pool=2)
     layers.hidden(hidden, norm, numbered=False)
     return layers.output(classes)
 
@@ -92,8 +91,7 @@ def cnn_dropout(shape: tuple[int, ...], classes: int, *, hidden: Count = 128) ->
     hidden = positive("hidden", hidden)
     layers = _layers("cnn_dropout", shape, 6)
     layers.convolution(32, 3, "none")
-    layers.convolution(64, 3, "none")
-    layers.pool()
+    layers.convolution(64, 3, "none", pool=2)
     layers.dropout(0.25)
     layers.hidden(hidden, "none", numbered=False)
     layers.dropout(0.5)
@@ -118,10 +116,8 @@ def lenet(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mo
         pools with coefficients, tanh and radial outputs, as is usual today.
     """
     layers = _layers("lenet", shape, 16)
-    layers.convolution(6, 5, norm)
-    layers.pool()
-    layers.convolution(16, 5, norm)
-    layers.pool()
+    layers.convolution(6, 5, norm, pool=2)
+    layers.convolution(16, 5, norm, pool=2)
     layers.hidden(120, norm)
     layers.hidden(84, norm)
     return layers.output(classes)
@@ -145,8 +141,7 @@ def cnn3(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mod
     """
     layers = _layers("cnn3", shape, 4)
     for channels in (32, 64):
-        layers.convolution(channels, 5, norm, padding=2)
-        layers.pool()
+        layers.convolution(channels, 5, norm, padding=2, pool=2)
     layers.hidden(512, norm)
     return layers.output(classes)
 
@@ -169,8 +164,7 @@ def cnn4(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mod
     """
     layers = _layers("cnn4", shape, 8)
     for channels in (128, 256, 512):
-        layers.convolution(channels, 3, norm, padding=1)
-        layers.pool()
+        layers.convolution(channels, 3, norm, padding=1, pool=2)
     layers.hidden(1024, norm)
     return layers.output(classes)
 
@@ -193,8 +187,7 @@ def fedbs_mnist(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -
     """
     layers = _layers("fedbs_mnist", shape, 4)
     for channels in (16, 32):
-        layers.convolution(channels, 5, norm, padding=2)
-        layers.pool()
+        layers.convolution(channels, 5, norm, padding=2, pool=2)
     return layers.output(classes)
 
 
@@ -217,8 +210,7 @@ def fedbs_cifar(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -
     """
     layers = _layers("fedbs_cifar", shape, 2)
     for channels, kernel in ((100, 5), (150, 3), (250, 3), (500, 3)):
-        layers.convolution(channels, kernel, norm, padding=2)
-        layers.pool()
+        layers.convolution(channels, kernel, norm, padding=2, pool=2)
     layers.hidden(270, "none")
     layers.hidden(150, "none")
     return layers.output(classes)
@@ -242,10 +234,8 @@ def digit_cnn(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -> 
         channels of the first, and the paper counts six layers.
     """
     layers = _layers("digit_cnn", shape, 4)
-    layers.convolution(64, 5, norm, padding=2)
-    layers.pool()
-    layers.convolution(64, 5, norm, padding=2)
-    layers.pool()
+    layers.convolution(64, 5, norm, padding=2, pool=2)
+    layers.convolution(64, 5, norm, padding=2, pool=2)
     layers.convolution(128, 5, norm, padding=2)
     layers.hidden(2048, norm)
     layers.hidden(512, norm)
@@ -270,14 +260,11 @@ def alexnet_bn(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") ->
         and is left out. Like the table, the model has no dropout.
     """
     layers = _layers("alexnet_bn", shape, 63)
-    layers.convolution(64, 11, norm, stride=4, padding=2)
-    layers.pool(3)
-    layers.convolution(192, 5, norm, padding=2)
-    layers.pool(3)
+    layers.convolution(64, 11, norm, stride=4, padding=2, pool=3)
+    layers.convolution(192, 5, norm, padding=2, pool=3)
     layers.convolution(384, 3, norm, padding=1)
     layers.convolution(256, 3, norm, padding=1)
-    layers.convolution(256, 3, norm, padding=1)
-    layers.pool(3)
+    layers.convolution(256, 3, norm, padding=1, pool=3)
     layers.average(6)
     layers.hidden(4096, norm)
     layers.hidden(4096, norm)
@@ -300,9 +287,8 @@ def vgg16(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mo
     """
     layers = _layers("vgg16", shape, 32)
     for channels, count in VGG16_STAGES:
-        for _ in range(count):
-            layers.convolution(channels, 3, norm, padding=1)
-        layers.pool()
+        for number in range(1, count + 1):
+            layers.convolution(channels, 3, norm, padding=1, pool=2 if number == count else 0)
     layers.hidden(4096, norm)
     layers.hidden(4096, norm)
     return layers.output(classes)
