@@ -291,8 +291,11 @@ def augmentation(
     """Return the augmentations of inputs in training; None for none.
 
     Args:
+        names: names from `AUGMENTATIONS`, and of the user's own functions.
+        strengths: parameters of all augmentations, by name.
         standardise: standardisation of the inputs before.
-        shape: shape of one sample. The other arguments are those of `make_chain`.
+        shape: shape of one sample.
+        own: the user's own functions, by name.
 
     Raises:
         InputError: samples are not images, or too small, or a function of the user's own does not fit them.

@@ -105,8 +105,11 @@ def moment_of(x: torch.Tensor) -> Moment:
 def global_scale(population: Population, decoded: Path) -> MeanAndStd:
     """Return the mean and standard deviation over all training samples of the training clients.
 
-    Stored moments of the population are used if there are any. Otherwise this reads its samples once. The arguments are
-    those of `standardisation`.
+    Stored moments of the population are used if there are any. Otherwise this reads its samples once.
+
+    Args:
+        population: the population, viewed in its fold.
+        decoded: folder of the population with images as arrays; the population's own if nothing changed.
     """
     if population.moments is not None and decoded == population.path:
         return MeanAndStd.of(_stored(population, population.moments))
