@@ -18,9 +18,8 @@ from docs.reproductions.judges import judges, with_table
 from raysim.common.errors import InputError
 from raysim.reproduction.claim import WORDS
 from raysim.reproduction.file import Reproduction, read_reproduction, reproductions
-from raysim.reproduction.page import as_markdown, reasons, summary
+from raysim.reproduction.page import RECORD, as_markdown, reasons, summary
 from raysim.reproduction.provenance import setting_of
-from raysim.reproduction.section import RECORD
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"

@@ -1,11 +1,19 @@
-"""Markdown about reproductions: a section for each, and a summary of all."""
+"""Reproductions for readers: the first section of a study's report, and in Markdown a section each and a summary."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from partitioning.common.paths import read_text
 from partitioning.common.text import word
+from raysim.common.errors import InputError
+from raysim.plots.style import in_page, themed
+from raysim.report.templates import template
+
+RECORD = "claims.json"
 
 NOTHING = "this setting runs no part of it."
 UNTESTED = "not tested here"
@@ -13,6 +21,38 @@ MARKS = {"holds": "✓", "holds in direction": "(✓)", "does not hold": "✗"}
 """Marks of the verdicts."""
 
 HEAD = "| claim | verdict | here | paper | condition |\n|---|---|---|---|---|"
+
+
+def section(folder: Path) -> str:
+    """Return the section's markup from the record and the figures in a study's folder; empty without a record.
+
+    Raises:
+        InputError: the record or a figure is missing or damaged.
+    """
+    if not (folder / RECORD).is_file():
+        return ""
+    try:
+        return _markup(folder, json.loads(read_text(folder / RECORD)))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{folder / RECORD} or a figure that it names is missing or damaged ({error}): must be as `raysim "
+            "reproduce` wrote it; run it again with this folder as --out"
+        ) from None
+
+
+def _markup(folder: Path, record: Mapping[str, Any]) -> str:
+    claims = [(row, paper_text(row), here_text(row), verdict_text(row)) for row in record["claims"]]
+    return template("claims.html.j2", "raysim.reproduction").render(
+        record=record,
+        command=command(record),
+        tested=[claim for claim in claims if claim[0]["numbers"]],
+        untested=[claim for claim in claims if not claim[0]["numbers"]],
+        figures=[
+            (each["title"], themed(in_page(read_text(folder / each["file"]))) if each["file"] else "")
+            for each in record.get("figures", [])
+        ],
+        nothing=NOTHING,
+    )
 
 
 def as_markdown(record: Mapping[str, Any], prefix: str = "") -> str:
@@ -56,12 +96,18 @@ def _setting(record: Mapping[str, Any]) -> list[str]:
     if notes := [note for note in (record["about"]["note"], record["note"]) if note]:
         lines += ["", *notes]
     if record["differs"]:
-        changed = [f"`{key}` {_value(ours)}{_of_paper(theirs)}" for key, theirs, ours in record["differs"]]
+        # Without a value, the paper's setting has the default, or gives it by another key.
+        changed = [
+            f"`{key}` {'none' if ours is None else ours}" + ("" if theirs is None else f" (paper: {theirs})")
+            for key, theirs, ours in record["differs"]
+        ]
         count = f"{len(changed)} keys differ from the paper's" if len(changed) > 1 else "A key differs from the paper's"
         lines += ["", *_folded(count, f"Reduced: {'; '.join(changed)}.")]
     unfinished = f", {record['not_done']} of them unfinished" if record["not_done"] else ""
     made = f"raysim {record['version']}" + (f" at `{record['commit'][:12]}`" if record["commit"] else "")
-    time = f"{record['trials']} trials{unfinished}, {_time(record['seconds'])} of training in all"
+    seconds = record["seconds"]
+    length = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    time = f"{record['trials']} trials{unfinished}, {length} of training in all"
     origin = f"{time}; {record['machine']}; {made}; models and metrics sha256 `{record['sha256'][:16]}`."
     return [*lines, "", origin]
 
@@ -140,16 +186,3 @@ def here_text(row: Mapping[str, Any]) -> str:
         return ""
     spread = "" if row["spread"] is None else f" ± {row['spread']:.2g}"
     return f"{row['mean']:.4g}{spread} (n = {len(row['numbers'])})"
-
-
-def _of_paper(value: Any) -> str:
-    # Without a value, the paper's setting has the default, or gives it by another key.
-    return "" if value is None else f" (paper: {value})"
-
-
-def _value(value: Any) -> str:
-    return "none" if value is None else str(value)
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
