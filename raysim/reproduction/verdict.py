@@ -24,8 +24,8 @@ from raysim.studies.read import metrics_of
 
 Verdict = Literal["holds", "holds in direction", "does not hold", "not tested here"]
 
-Split = tuple[int, int | None, int | None]
-"""Seed, test fold and validation fold."""
+Split = tuple[int, int | None, int | None, int | None]
+"""Seed, test fold, validation fold and seed of the partition."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,12 @@ class StudyNumbers:
         here = [row for row in self._trials if (row["dataset"], row["algorithm"], row["status"]) == wanted]
         if claim.take == "population":
             # All trials of a seed have the same clients; they differ only in the held-out ones.
-            trials = {(row["seed"], None, None): row["trial"] for row in here}
+            trials = {(row["seed"], None, None, row.get("partition_seed")): row["trial"] for row in here}
             return {split: self._of_clients(claim.column, trial) for split, trial in sorted(trials.items())}
-        return {(row["seed"], row["fold"], row["validation"]): self._value(claim, row) for row in here}
+        return {
+            (row["seed"], row["fold"], row["validation"], row.get("partition_seed")): self._value(claim, row)
+            for row in here
+        }
 
     def _value(self, claim: Claim, row: Mapping[str, Any]) -> float:
         if claim.take == "final" and claim.client is None:
