@@ -136,6 +136,6 @@ def _samples(at: Mapping[str, Place], study: Findings, take: str) -> dict[str, l
 def _value(study: Findings, trial: TrialRow, column: str, take: str) -> float | None:
     if take == "final":
         return trial.value(column)
-    by_round = study.rounds(trial, [column]).get(column, np.empty(0))
+    by_round = study.rounds(trial, column).get(column, np.empty(0))
     known = by_round[np.isfinite(by_round)]
     return TAKEN[take](known.tolist()) if known.size else None

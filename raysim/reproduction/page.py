@@ -1,7 +1,6 @@
-"""Reproductions for readers: the first section of a study's report, and in Markdown a section each and a summary."""
+"""Reproductions for readers: the first section of a study's report, and a section in Markdown."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -62,7 +61,7 @@ def as_markdown(record: Mapping[str, Any], prefix: str = "") -> str:
         record: record of the reproduction.
         prefix: path of the figures' folder, with a slash at the end.
     """
-    lines = [f"## {_title(record)}", ""]
+    lines = [f"## {title_of(record)}", ""]
     tested = [_claim(each) for each in record["claims"] if each["verdict"] != UNTESTED]
     others = [_claim(each) for each in record["claims"] if each["verdict"] == UNTESTED]
     if tested:
@@ -123,28 +122,8 @@ def command(record: Mapping[str, Any]) -> str:
     return " ".join([*words, *(f"--set {word(change)}" for change in record["changes"])])
 
 
-def summary(records: Iterable[Mapping[str, Any]]) -> str:
-    """Return a table with the number of claims by reproduction and verdict; the total leaves out the quick ones."""
-    verdicts = ("holds", "holds in direction", "does not hold", UNTESTED)
-    lines = [f"| reproduction | paper | {' | '.join(verdicts)} |", "|---|---|" + "---|" * len(verdicts)]
-    total = Counter[str]()
-    for record in records:
-        counts = Counter(each["verdict"] for each in record["claims"])
-        about, total = record["about"], total + (Counter() if record["name"].endswith("-quick") else counts)
-        cells = [str(counts[verdict] or "") for verdict in verdicts]
-        lines.append(f"| {_link(record)} | {about['paper']}, {about['place']} | {' | '.join(cells)} |")
-    sums = " | ".join(str(total[verdict]) for verdict in verdicts)
-    return "\n".join([*lines, f"| all except the quick ones | | {sums} |"])
-
-
-def _link(record: Mapping[str, Any]) -> str:
-    """Return a link to a reproduction's section on its paper's page."""
-    words = re.sub(r"[^\w\s-]", "", _title(record).lower())
-    anchor = re.sub(r"[-\s]+", "-", words)
-    return f"[{record['name']}]({record['name'].partition('-')[0]}.md#{anchor})"
-
-
-def _title(record: Mapping[str, Any]) -> str:
+def title_of(record: Mapping[str, Any]) -> str:
+    """Return the title of a reproduction's section."""
     about = record["about"]
     return f"{record['name']}: {about['paper']}, {about['place']}"
 
@@ -162,17 +141,6 @@ def verdict_text(row: Mapping[str, Any]) -> str:
         return f"{row['hours']:,g} hours" if reason == "hours" else str(reason)
     cause = f": {row['cause']}" if row.get("cause") and verdict != "holds" else ""
     return f"{MARKS[verdict]} {verdict}{cause}"
-
-
-def reasons(records: Iterable[Mapping[str, Any]]) -> str:
-    """Return a sentence with the number of untested claims by reason."""
-    rows = [row for record in records for row in record["claims"] if row["verdict"] == UNTESTED]
-    counts = Counter(row.get("untested") for row in rows)
-    longest = max((row["hours"] for row in rows if row.get("hours")), default=0)
-    return (
-        f"Of {len(rows)} claims that were not tested here, {counts['hours']} need hours ({longest:,.0f} at most), "
-        f"{counts['data']} need data that no command gets, and {counts['picture']} have only a picture to compare with."
-    )
 
 
 def paper_text(row: Mapping[str, Any]) -> str:
