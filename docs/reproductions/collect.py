@@ -8,8 +8,10 @@ takes the record and the figures of each folder into `results/` and writes all p
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,8 @@ from docs.reproductions.judges import judges, with_table
 from raysim.common.errors import InputError
 from raysim.reproduction.claim import WORDS
 from raysim.reproduction.file import Reproduction, read_reproduction, reproductions
-from raysim.reproduction.page import as_markdown, reasons, summary
+from raysim.reproduction.page import RECORD, UNTESTED, as_markdown, title_of
 from raysim.reproduction.provenance import setting_of
-from raysim.reproduction.section import RECORD
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -109,6 +110,38 @@ def pages(found: Sequence[Mapping[str, Any]], every: Iterable[Reproduction]) -> 
         sections = [as_markdown(record, f"results/{record['name']}/") for record in own]
         written[f"{paper}.md"] = "\n".join([f"# {title}", "", *sections])
     return written
+
+
+def summary(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return a table with the number of claims by reproduction and verdict; the total leaves out the quick ones."""
+    verdicts = ("holds", "holds in direction", "does not hold", UNTESTED)
+    lines = [f"| reproduction | paper | {' | '.join(verdicts)} |", "|---|---|" + "---|" * len(verdicts)]
+    total = Counter[str]()
+    for record in records:
+        counts = Counter(each["verdict"] for each in record["claims"])
+        about, total = record["about"], total + (Counter() if record["name"].endswith("-quick") else counts)
+        cells = [str(counts[verdict] or "") for verdict in verdicts]
+        lines.append(f"| {_link(record)} | {about['paper']}, {about['place']} | {' | '.join(cells)} |")
+    sums = " | ".join(str(total[verdict]) for verdict in verdicts)
+    return "\n".join([*lines, f"| all except the quick ones | | {sums} |"])
+
+
+def _link(record: Mapping[str, Any]) -> str:
+    """Return a link to a reproduction's section on its paper's page."""
+    words = re.sub(r"[^\w\s-]", "", title_of(record).lower())
+    anchor = re.sub(r"[-\s]+", "-", words)
+    return f"[{record['name']}]({record['name'].partition('-')[0]}.md#{anchor})"
+
+
+def reasons(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return a sentence with the number of untested claims by reason."""
+    rows = [row for record in records for row in record["claims"] if row["verdict"] == UNTESTED]
+    counts = Counter(row.get("untested") for row in rows)
+    longest = max((row["hours"] for row in rows if row.get("hours")), default=0)
+    return (
+        f"Of {len(rows)} claims that were not tested here, {counts['hours']} need hours ({longest:,.0f} at most), "
+        f"{counts['data']} need data that no command gets, and {counts['picture']} have only a picture to compare with."
+    )
 
 
 def _order(name: str) -> tuple[int, str, int, str]:

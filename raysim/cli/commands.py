@@ -352,7 +352,7 @@ def report(folders: tuple[Path | str, ...], out: Path | None) -> None:
     Several runs stand side by side.
     """
     from raysim.report.page import write_report
-    from raysim.reproduction.section import section
+    from raysim.reproduction.page import section
     from raysim.studies.concluding import conclude
     from raysim.studies.read import only_study
 

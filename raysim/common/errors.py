@@ -18,6 +18,7 @@ __all__ = [
     "RetriesSpentError",
     "StoppedError",
     "UnknownError",
+    "check_known",
     "each_error",
     "every",
     "of_algorithm",
@@ -130,6 +131,12 @@ def of_algorithm(name: str) -> Iterator[None]:
 def unknown(what: str, name: str, allowed: Collection[str], most: int = MAX_NAMES) -> InputError:
     """Return the error for an unknown name, with the nearest known one; see `UnknownError`."""
     return UnknownError(what, name, allowed, most=most)
+
+
+def check_known(what: str, name: str, allowed: Collection[str]) -> None:
+    """Raise InputError if a name is unknown; see `UnknownError`."""
+    if name not in allowed:
+        raise unknown(what, name, allowed)
 
 
 def each_error(error: InputError) -> tuple[InputError, ...]:

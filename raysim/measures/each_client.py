@@ -1,9 +1,9 @@
-"""Each client's metrics and its part in a run: the table `clients.parquet`."""
+"""Each client's metrics and its part in a run, in the table `clients.parquet`; and both by kind of devices."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from algorithms import Algorithm, Block, Fleet, Output, State
 from algorithms.core.fleet import map_joined
 from algorithms.rounds.clusters import UNCHOSEN
 from partitioning import Population
-from raysim.measures.evaluate import EvaluationTarget, Targets, blocks_on, models_of_owners, put_models
+from partitioning.measures.statistics import gini
+from raysim.measures.evaluate import EvaluationTarget, Targets, blocks_on, evaluate, models_of_owners, put_models
 from raysim.measures.metrics import Score, Values
 from raysim.measures.scoring import Chosen, Evaluate
 from raysim.store.participation import CLIENT_FACTS
@@ -82,32 +83,73 @@ class EachClient:
         census, clients = fleet.census, len(self.facts["client"])
         columns = dict(self.facts)
         if census.devices is not None:
-            kinds = pa.array(census.devices.kinds)
-            columns["device"] = _placed(
-                census.clients, kinds.take(pa.array(census.devices.kind(census.clients))), clients
-            )
+            kinds = pa.array(census.devices.kinds).take(pa.array(census.devices.kind(census.clients)))
+            columns["device"] = _placed(census.clients, kinds, clients)
         columns = {name: columns[name] for name in CLIENT_FACTS if name in columns}
-        columns |= {
-            name: _spread(census.clients, values, clients) for name, values in accounts.items() if name != "samples"
-        }
+        for name, sums in accounts.items():
+            if name != "samples":
+                columns[name] = _placed(census.clients, pa.array(sums), clients).fill_null(0)
         part = census.clients[accounts["updates"] > 0]
         trained = self.training if not len(part) else self.training.only(np.isin(self.training.owners, part))
         for prefix, several in (("test", self.tests), ("train", (trained,))):
             scored = [each for each in several if len(each.owners)]
             models = [models_of_owners(each, state, algorithm, fleet, targets.shape) for each in scored]
-            values = [
-                _scores(each, own, state, algorithm, fleet, targets) for each, own in zip(scored, models, strict=True)
-            ]
             owners = np.concatenate([np.zeros(0, np.int64), *(each.owners for each in scored)])
             if len(state.models) > 1:
                 found = columns.get("cluster", np.full(clients, UNCHOSEN))
                 found[owners] = np.concatenate([np.zeros(0, np.int64), *models])
                 columns["cluster"] = found
-            for place, name in enumerate(targets.names if scored else ()):
-                columns[f"{prefix}_{name}"] = _nullable(owners, values, place, clients)
+            if not scored:
+                continue
+            values = Values.joined(
+                [_scores(each, own, state, algorithm, fleet, targets) for each, own in zip(scored, models, strict=True)]
+            )
+            for name, numbers, defined in zip(targets.names, values.numbers.T, values.defined.T, strict=True):
+                columns[f"{prefix}_{name}"] = _placed(owners, pa.array(numbers, mask=~defined), clients)
         for name in of_clients.schema.names[1:]:
             columns[name] = _placed(np.asarray(of_clients.column("client")), of_clients.column(name), clients)
         return pa.table(columns)
+
+
+def by_kind(
+    state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets, accounts: Mapping[str, NDArray[np.int64]]
+) -> dict[str, dict[str, float]]:
+    """Return participation and metrics of each kind of devices; nothing without devices.
+
+    Args:
+        state: state of the written model.
+        algorithm: parts of the algorithm.
+        fleet: fleet that runs the blocks.
+        targets: data to evaluate on; if they have clients' own test parts, the metrics are those of `local`.
+        accounts: sums of each training client, in the census's order; see `AlgorithmFolder.accounts`.
+
+    Returns:
+        By kind: `clients`, those that `never` took part, the sums of its accounts, `gini` of its clients' updates (0
+        if all have equally many), and the metrics.
+    """
+    census = fleet.census
+    if census.devices is None:
+        return {}
+    kinds = census.devices.kind(census.clients)
+    found: dict[str, dict[str, float]] = {}
+    for number in np.unique(kinds).tolist():
+        own = {name: accounts[name][kinds == number] for name in accounts if name != "machine_seconds"}
+        sums = {name: int(values.sum()) for name, values in own.items()}
+        never = int((own["updates"] == 0).sum())
+        numbers = {"clients": len(own["updates"]), "never": never, **sums, "gini": gini(own["updates"])}
+        found[census.devices.kinds[number]] = numbers
+    local = next((target for target in targets.targets if target.name == "local"), None)
+    if local is None or len(found) < 2:
+        return found
+    parts = []
+    owned = census.devices.kind(local.owners)
+    for number in np.unique(owned).tolist():
+        parts.append(replace(local.only(owned == number), name=f"{number}"))
+    for column, value in evaluate(state, algorithm, fleet, replace(targets, targets=tuple(parts))).items():
+        part, _, metric = column.partition("_")
+        if part.isdecimal():
+            found[census.devices.kinds[int(part)]][metric] = value
+    return found
 
 
 class ScoreEach(Evaluate):
@@ -141,21 +183,6 @@ def _scores(
     blocks = blocks_on(target, [each], targets.shape)
     values: Values = map_joined(fleet, function, blocks, put_models(state, fleet))[0]
     return values
-
-
-def _nullable(owners: NDArray[np.int64], values: Sequence[Values], place: int, count: int) -> pa.Array:
-    """Return a metric of all clients; null for a client without it."""
-    numbers, unknown = np.zeros(count), np.ones(count, bool)
-    numbers[owners] = np.concatenate([each.numbers[:, place] for each in values])
-    unknown[owners] = ~np.concatenate([each.defined[:, place] for each in values])
-    return pa.array(numbers, mask=unknown)
-
-
-def _spread(clients: NDArray[np.int64], sums: NDArray[Any], count: int) -> NDArray[Any]:
-    """Return sums of some clients as a column of all; 0 for the others."""
-    spread = np.zeros(count, sums.dtype)
-    spread[clients] = sums
-    return spread
 
 
 def _placed(clients: NDArray[np.int64], column: pa.Array, count: int) -> pa.Array:

@@ -21,10 +21,18 @@ from raysim.common.errors import InputError
 from raysim.data.labels import LABELS
 from raysim.data.shards import Sites
 from raysim.data.targets import label_kind
-from raysim.measures.finetuned import Finetuned
 from raysim.measures.finetuning import Finetuning
 from raysim.measures.metrics import METRICS, USUAL, Metric
-from raysim.measures.scoring import Chosen, Evaluate, PooledRanks, Tally, block_samples, cut_samples, joined_ranks
+from raysim.measures.scoring import (
+    Chosen,
+    Evaluate,
+    Finetuned,
+    PooledRanks,
+    Tally,
+    block_samples,
+    cut_samples,
+    joined_ranks,
+)
 
 Models = Mapping[Chosen, int]
 """Number of clients by their model; None stands for the global one."""

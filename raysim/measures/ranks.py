@@ -83,38 +83,18 @@ def rank_keys(scores: NDArray[np.floating[Any]], labels: NDArray[np.int64]) -> N
     return keys
 
 
-def areas(keys: NDArray[np.int64], counts: NDArray[np.int64]) -> Values:
-    """Return the area of each owner and class, [owners, classes].
-
-    An area is undefined without samples on both sides, and NaN if a score is NaN.
+def ranked(name: str, keys: NDArray[np.int64], counts: NDArray[np.int64]) -> Values:
+    """Return a metric of `RANKED` for each owner and class, [owners, classes].
 
     Args:
+        name: name of the metric.
         keys: keys of all owners' samples, end to end, [classes, n].
         counts: number of each owner's samples, [owners].
     """
-    return _by_slices(_Ties.areas, keys, counts)
-
-
-def precisions(keys: NDArray[np.int64], counts: NDArray[np.int64]) -> Values:
-    """Return the average precision of each owner and class, [owners, classes].
-
-    It is undefined without a sample of the class, and NaN if a score is NaN. Arguments as for `areas`.
-    """
-    return _by_slices(_Ties.precisions, keys, counts)
-
-
-RANKED: Mapping[str, Callable[[NDArray[np.int64], NDArray[np.int64]], Values]] = {
-    "auc": areas,
-    "average_precision": precisions,
-}
-"""Functions of ranks behind metrics, by the metric's name."""
-
-
-def _by_slices(function: Callable[[_Ties], Values], keys: NDArray[np.int64], counts: NDArray[np.int64]) -> Values:
-    """Apply a function to the ties of a few classes at a time."""
+    # A few classes at a time.
     step = max(1, AT_ONCE // max(1, keys.shape[1]))
     slices = (keys[start : start + step] for start in range(0, len(keys), step))
-    return Values.joined([function(_Ties.of(each, counts)) for each in slices], axis=1)
+    return Values.joined([RANKED[name](_Ties.of(each, counts)) for each in slices], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +144,7 @@ class _Ties:
         return cls(starts, ends, positives, of_class, bounds[:, :-1], last, tie, diverged)
 
     def areas(self) -> Values:
-        """Return the area of each owner and class, [owners, classes]."""
+        """Return the area of each owner and class, [owners, classes]; undefined without samples on both sides."""
         below = self.starts - self.positives[self.starts]
         # Of twice the pairs, each sample below counts two, and each in the tie one.
         pairs = _cumulated(self.of_class * (2 * below + (self.ends - self.starts - self.of_class)))
@@ -173,7 +153,7 @@ class _Ties:
         return self._or_diverged(Values.ratio(won.T, (2 * true * (self.last - self.first - true)).T))
 
     def precisions(self) -> Values:
-        """Return the average precision of each owner and class, [owners, classes]."""
+        """Return the average precision of each owner and class, [owners, classes]; undefined without a sample of it."""
         ties = np.diff(self.tie, axis=1).ravel()
         last = np.repeat(self.last.ravel(), ties)
         precision = (self.positives[last] - self.positives[self.starts]) / (last - self.starts)
@@ -190,6 +170,10 @@ class _Ties:
 
     def _or_diverged(self, found: Values) -> Values:
         return Values(np.where(self.diverged, np.nan, found.numbers), found.defined | self.diverged)
+
+
+RANKED: Mapping[str, Callable[[_Ties], Values]] = {"auc": _Ties.areas, "average_precision": _Ties.precisions}
+"""Metrics from ranks by name; NaN for an owner with a score that is NaN."""
 
 
 def _cumulated(values: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -15,12 +15,14 @@ from algorithms import Block, Function, Location, Output, Packed, Purpose, Resid
 from algorithms.core.chunks import chunk_size
 from algorithms.core.clients import SamplePart
 from algorithms.core.sums import Sum
+from algorithms.parts.client_update import ClientUpdates
+from algorithms.parts.trained import NO_INPUT
 from algorithms.training.loss import CrossEntropy, Loss, known
 from algorithms.training.losses import batch_losses
 from algorithms.training.statistics import add_statistics, load_statistics, statistics_of
 from raysim.common.errors import InputError
 from raysim.measures.metrics import METRICS, Metric, Score, Values
-from raysim.measures.ranks import RANKED, log_odds, rank_keys
+from raysim.measures.ranks import RANKED, log_odds, rank_keys, ranked
 
 Pairs: TypeAlias = Sequence[tuple[Packed, Packed]]
 """Shared entries of each global model, with the average of the personal ones."""
@@ -139,7 +141,7 @@ class Evaluate(Function):
 
     def ranked(self, score: Score, keys: list[NDArray[np.int64]], counts: NDArray[np.int64]) -> Score:
         """Return the score of owners with the metrics that need ranks."""
-        return replace(score, ranked={name: RANKED[name](keys[0], counts) for name in self.ranks})
+        return replace(score, ranked={name: ranked(name, keys[0], counts) for name in self.ranks})
 
     def _output(self, score: Score, keys: list[NDArray[np.int64]], counts: NDArray[np.int64]) -> Output:
         """Return what a block leaves, from the score and the rank keys of its owners."""
@@ -214,13 +216,41 @@ class Evaluate(Function):
         correct, labels, predicted = (
             _labels_of(y, owners, count) if y.is_floating_point() else _counts(logits, y, owners, count)
         )
-        sums = {
-            each.name: _by_owner(_numbers(each, logits.double() if each.of_classes else exact, y), owners, count)
-            for each in self.metrics
-            if each.sums
-        }
+        sums: dict[str, NDArray[np.float64]] = {}
+        for each in self.metrics:
+            if each.sums:
+                numbers = _numbers(each, logits.double() if each.of_classes else exact, y)
+                sums[each.name] = np.stack([np.bincount(owners, column, count) for column in numbers.T], -1)
         loss = np.bincount(owners, losses.cpu().numpy(), count).astype(np.float64)
         return Score(correct, labels, predicted, loss, sums=sums)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finetuned(Evaluate):
+    """Function of a fleet: fine-tune a copy of each client's model on its training part, then score it.
+
+    The copies leave no trace in the run.
+
+    Args:
+        updates: client updates that fine-tune.
+    """
+
+    updates: ClientUpdates
+
+    def _loaded(
+        self, worker: Worker, block: Block, values: Pairs, x: torch.Tensor, counts: NDArray[np.int64]
+    ) -> Iterator[slice]:
+        for first in range(0, len(block.clients), worker.trainer.lanes):
+            clients = block.clients[first : first + worker.trainer.lanes]
+            locations = block.inputs[first : first + len(clients)] or [None] * len(clients)
+            models, personal = zip(*(self._model(worker, values, each) for each in locations), strict=True)
+            inputs = [NO_INPUT] * len(clients)
+            trainer = worker.trainer
+            trained = self.updates.train(worker, trainer, clients, inputs, models, personal)
+            tuned = [(trainer.shared(lane).copy(), trainer.personal(lane).copy()) for lane in trained.lanes]
+            for owner, (model, own) in enumerate(tuned, first):
+                worker.resident.load(model, own)
+                yield slice(owner, owner + 1)
 
 
 @dataclass(frozen=True)
@@ -241,7 +271,7 @@ class PooledRanks(Function):
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         samples = np.array([sum(keys.shape[1] for keys in values)])
         classes = (np.concatenate([keys[c : c + 1] for keys in values], axis=1) for c in range(len(values[0])))
-        each = [{name: RANKED[name](keys, samples) for name in self.names} for keys in classes]
+        each = [{name: ranked(name, keys, samples) for name in self.names} for keys in classes]
         return Output(joined_ranks(each, axis=1))
 
 
@@ -277,10 +307,6 @@ def check_metrics(metrics: Sequence[Metric], outputs: torch.Tensor, y: torch.Ten
                 raise
             except Exception:
                 continue
-
-
-def _by_owner(values: NDArray[np.float64], owners: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    return np.stack([np.bincount(owners, column, count) for column in values.T], -1)
 
 
 def _labels_of(y: torch.Tensor, owners: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], ...]:

@@ -14,7 +14,6 @@ from algorithms import (
     DivergedError,
     Fleet,
     Function,
-    Layouts,
     Local,
     Outcome,
     Output,
@@ -99,7 +98,8 @@ class Divergence:
     def __init__(self, state: TwinState) -> None:
         self.state = state
         self._outcomes: Iterator[Outcome] = iter(())
-        self._model, self._parameters = state.model, np.empty(0, np.int64)
+        self._model = state.model
+        self._parameters: list[slice] = []
 
     def begin(self, state: State, algorithm: Algorithm, fleet: Fleet) -> None:
         """Start the twin's round that belongs to the run's last one."""
@@ -108,9 +108,11 @@ class Divergence:
         updates = replace(updates, weighting=Samples(), round_number=state.round, needs=())
         update = UnionUpdate(updates, "the twin of evaluate.measures = 'dc'")
         start = fleet.put((self.state.model, self.state.personal))
-        self._outcomes = fleet.map(update, [block_over(_cohort(report, fleet), fleet)], [start])
+        updated = np.unique(report.updates.clients)
+        clients = fleet.census.clients if (updated < 0).any() else updated
+        self._outcomes = fleet.map(update, [block_over(clients, fleet)], [start])
         self._model = aggregated_model(state, algorithm, fleet)
-        self._parameters = _places_of_parameters(fleet.layouts)
+        self._parameters = [place for entry, place in fleet.layouts.shared.places() if entry.is_parameter]
 
     def end(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Wait for the twin's round and return the values of its columns, given the run's metrics of that round."""
@@ -121,7 +123,10 @@ class Divergence:
         self.state = replace(self.state, model=twin, personal=personal, rounds=self.state.rounds + 1)
         if not outcome.value.rows.finite.all():
             return {"dc": nan}
-        ours, theirs = (each.floats[self._parameters].astype(np.float64) for each in (self._model, twin))
+        ours, theirs = (
+            np.concatenate([np.empty(0, np.float64), *(model.floats[place] for place in self._parameters)])
+            for model in (self._model, twin)
+        )
         return {"dc": float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs))}
 
 
@@ -257,13 +262,3 @@ def _report(state: State) -> RoundReport:
     if state.report is None:
         raise RuntimeError("the round left no report")
     return state.report
-
-
-def _cohort(report: RoundReport, fleet: Fleet) -> NDArray[np.int64]:
-    updated = np.unique(report.updates.clients)
-    return fleet.census.clients if (updated < 0).any() else updated
-
-
-def _places_of_parameters(layouts: Layouts) -> NDArray[np.int64]:
-    places = [np.arange(place.start, place.stop) for entry, place in layouts.shared.places() if entry.is_parameter]
-    return np.concatenate(places) if places else np.empty(0, np.int64)

@@ -19,7 +19,7 @@ from partitioning.common.text import caption, printable
 from partitioning.pictures.plain import missing_glyphs_shown
 from raysim.common.statistics import mean_and_std
 from raysim.plots.margins import Margins
-from raysim.plots.panels import DENSE, FORMS, MARKERS, Panel, Values, legend_key, markers, set_scale, thinned
+from raysim.plots.panels import DENSE, FORMS, MARKERS, Curve, Panel, Values, legend_key, markers, set_scale, thinned
 from raysim.plots.style import INK, Stroke, as_file, style, themed, to_svg
 
 GREYS = ["#5b7083", "#c3ccd5", "#8c9aa8"]  # of client counts: no algorithm has these colours
@@ -81,7 +81,7 @@ def chart(
         if is_shared:
             _share_limits(grid)
         svgs = [themed(to_svg(figure, f"{name}-{number}")) for number, figure in enumerate(figures)]
-    listed = [_values(panel, axes, strokes) for panel, axes in zip(panels, grid, strict=True)]
+    listed = [_listed(panel, axes, strokes) for panel, axes in zip(panels, grid, strict=True)]
     return Chart(title, svgs, {"x": printable(x), "panels": listed}, len(panels) > 1)
 
 
@@ -191,46 +191,34 @@ def histogram(name: str, groups: Mapping[str, NDArray[np.int64]], label: str) ->
         axes.xaxis.set_major_locator(each_whole if letters <= WHOLE else MaxNLocator(integer=True, nbins=8))
         axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
         if len(groups) > 1:
-            above: dict[str, Any] = {
-                "loc": "lower right",
-                "bbox_to_anchor": (1, 1),
-                "ncols": len(groups),
-                "borderaxespad": 0,
-            }
-            axes.legend(frameon=False, handlelength=1, handleheight=1, **above)
+            above: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 1), "borderaxespad": 0}
+            axes.legend(ncols=len(groups), frameon=False, handlelength=1, handleheight=1, **above)
         svg = themed(to_svg(figure, name))
     names = [f"{start:,}" if width == 1 else f"{start:,} to {start + width - 1:,}" for start in first.tolist()]
-    counts = {group: np.histogram(own, bins)[0].astype(np.float64) for group, own in groups.items()}
-    middles = (first + (width - 1) / 2).tolist()
-    lines = [_line(group, colour, middles, counts[group]) for group, colour in zip(groups, GREYS, strict=False)]
-    listed = _listed("", "number", axes, names, middles, lines)
+    middles = (first + (width - 1) / 2).astype(np.float64)
+    curves = {group: Curve(middles, np.histogram(own, bins)[0].astype(np.float64)) for group, own in groups.items()}
+    strokes = {group: Stroke(colour, ()) for group, colour in zip(groups, GREYS, strict=False)}
+    listed = _listed(Panel("", "", curves=curves), axes, strokes) | {"ticks": names, "places": _rounded(middles)}
     return Chart(label, [svg], {"x": label, "panels": [listed]})
-
-
-def name_ticks(axes: Axes, names: Sequence[str], letters: int = LETTERS // 2) -> bool:
-    """Write names below the axes at 0, 1, ...; aslant if they exceed `letters` letters side by side.
-
-    Returns:
-        whether they are aslant.
-    """
-    texts = [caption(name) for name in names]
-    is_aslant = len(texts) * (max(map(len, texts)) + 2) > letters
-    aslant: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if is_aslant else {}
-    axes.set_xticks(range(len(texts)), texts, **aslant)
-    axes.tick_params(axis="x", length=0, labelcolor=INK)
-    axes.set_xlim(-0.6, len(texts) - 0.4)
-    return is_aslant
 
 
 def _fill(
     axes: Axes, panel: Panel, strokes: Mapping[str, Stroke], form: str, has_dots: bool, x: str, letters: int
 ) -> bool:
-    """Draw a panel into its axes; `letters` fit below it. Return whether its names stand aslant."""
+    """Draw a panel into its axes; `letters` fit side by side below it. Return whether its ticks' names are aslant."""
     axes.set_title(caption(panel.title))
     axes.set_ylabel(caption(panel.y))
     axes.set_xlabel(caption(x))
     FORMS[form](axes, panel, strokes, has_dots)
-    return bool(panel.ticks) and name_ticks(axes, panel.ticks, letters)
+    if not panel.ticks:
+        return False
+    names = [caption(tick) for tick in panel.ticks]
+    is_aslant = len(names) * (max(map(len, names)) + 2) > letters
+    aslant: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if is_aslant else {}
+    axes.set_xticks(range(len(names)), names, **aslant)
+    axes.tick_params(axis="x", length=0, labelcolor=INK)
+    axes.set_xlim(-0.6, len(names) - 0.4)
+    return is_aslant
 
 
 def _share_limits(grid: Sequence[Axes]) -> None:
@@ -240,58 +228,34 @@ def _share_limits(grid: Sequence[Axes]) -> None:
             getattr(axes, set_)(low.min(), high.max())
 
 
-def _values(panel: Panel, axes: Axes, strokes: Mapping[str, Stroke]) -> dict[str, Any]:
-    lines = [
-        _line(label, strokes[label].css, curve.rounds, curve.values, curve.std)
-        for label, curve in thinned(panel, LISTED).curves.items()
+def _listed(panel: Panel, axes: Axes, strokes: Mapping[str, Stroke]) -> dict[str, Any]:
+    """Return a panel for the page's script: its lines, and the place of its axes, already drawn, in the figure."""
+    lines: list[tuple[str, Any, Any, Any]] = [
+        (label, curve.rounds, curve.values, curve.std) for label, curve in thinned(panel, LISTED).curves.items()
     ]
     for label, at in panel.samples.items():
         means, stds = zip(*(mean_and_std(values) for values in at.values()), strict=True)
-        places = [float(panel.ticks.index(tick)) for tick in at]
         spread = [std or 0.0 for std in stds] if any(stds) else None
-        lines.append(_line(label, strokes[label].css, places, means, spread))
-    return _listed(panel.title, panel.kind, axes, panel.ticks, range(len(panel.ticks)), lines)
-
-
-def _listed(
-    title: str,
-    kind: str,
-    axes: Axes,
-    ticks: Sequence[str],
-    places: Sequence[float] | Values,
-    lines: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
-    """Return a panel for the page's script: its lines, and the place of its axes in the figure.
-
-    Args:
-        title: name of the panel.
-        kind: format of its values.
-        axes: its axes, drawn.
-        ticks: names of places on the horizontal axis; empty if they are numbers.
-        places: these places.
-        lines: results of `_line`.
-    """
+        lines.append((label, [panel.ticks.index(tick) for tick in at], means, spread))
     left, bottom, width, height = axes.get_position().bounds
     return {
-        "title": printable(title),
-        "kind": kind,
+        "title": printable(panel.title),
+        "kind": panel.kind,
         "frame": _rounded([left, 1 - bottom - height, width, height]),
         "x": _rounded(axes.get_xlim()),
-        "ticks": [printable(tick) for tick in ticks],
-        "places": _rounded(places),
-        "lines": [line for line in lines if line["at"]],
-    }
-
-
-def _line(
-    name: str, colour: str, at: Sequence[float] | Values, values: Sequence[float] | Values, std: Any = None
-) -> dict[str, Any]:
-    return {
-        "name": printable(name),
-        "colour": colour,
-        "at": _rounded(at),
-        "values": _rounded(values),
-        "std": [] if std is None else _rounded(std),
+        "ticks": [printable(tick) for tick in panel.ticks],
+        "places": _rounded(range(len(panel.ticks))),
+        "lines": [
+            {
+                "name": printable(label),
+                "colour": strokes[label].css,
+                "at": _rounded(places),
+                "values": _rounded(values),
+                "std": [] if std is None else _rounded(std),
+            }
+            for label, places, values, std in lines
+            if len(places)
+        ],
     }
 
 

@@ -1,15 +1,18 @@
 """Margins of a figure with one pair of axes, from the widths of its texts: much faster than matplotlib's solver."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.layout_engine import LayoutEngine
 from matplotlib.text import Text
+from matplotlib.textpath import text_to_path
+from matplotlib.ticker import FixedLocator
 from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
-
-from raysim.plots.ticks import Ticks, depth_of, width_of
 
 PAD = 3.0  # points between texts and the figure's edge
 GAP = 4.0  # points between tick labels and the axis' name
@@ -18,6 +21,10 @@ POWER = 3.0  # points below the power of ten of the vertical axis
 ASCENT = 0.76  # height of letters above the baseline, in font sizes
 ROOM = 0.3  # share of the figure's width that the axes keep beside very long names
 BAR = 20  # height of a colour bar, in widths
+APART = 4.0  # points between the labels of two ticks
+BESIDE = 3.5  # points between a tick's mark and its label
+MARK = 3.5  # length of a tick's mark in points
+OUTSIDE = 1e-9  # share of an axis by which its last tick may lie outside
 
 Floats = NDArray[np.float64]
 
@@ -92,7 +99,7 @@ def _name(axis: Axis, labels: float, side: tuple[int, int]) -> float:
         labels: width or height of its tick labels in points.
         side: direction from the middle of the axes.
     """
-    away = depth_of(axis) + labels
+    away = float(axis.get_tick_params().get("length", MARK)) + BESIDE + labels
     if not axis.label.get_text():
         return away
     right, up = ((away + GAP) / 72 * each for each in side)
@@ -114,3 +121,47 @@ def _inside(text: Text, at: float, size: float, low: float, high: float) -> floa
     length = width_of(text.get_text(), text.get_fontproperties())
     before = 0.0 if text.get_horizontalalignment() == "left" else length / 2
     return (max(PAD + before, min(at, size - PAD - length + before)) - low) / (high - low)
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """Ticks of a horizontal axis at the bottom, or of a vertical one on the left.
+
+    Args:
+        axis: axis in its final limits.
+        at: values, [n].
+        places: places on the axis, from 0 to 1, [n].
+        widths: widths of the labels in points, [n].
+    """
+
+    axis: Axis
+    at: Floats
+    places: Floats
+    widths: Floats
+
+    @classmethod
+    def of(cls, axis: Axis, length: float = np.inf) -> "Ticks":
+        """Return an axis' ticks; of numbers that would touch each other on `length` points, every second one."""
+        scaled, at = axis.get_transform().transform, np.asarray(axis.get_majorticklocs(), float)
+        low, high = scaled(axis.get_view_interval())
+        places = (scaled(at) - low) / (high - low)
+        is_inside = np.abs(places - 0.5) <= 0.5 + OUTSIDE
+        at, places = at[is_inside], places[is_inside]
+        texts, font = axis.get_major_formatter().format_ticks(at.tolist()), axis.label.get_fontproperties()
+        widths = np.array([width_of(text, font) for text in texts])
+        shown = np.arange(len(at))
+        if not isinstance(axis.get_major_locator(), FixedLocator):
+            while (
+                np.abs(np.diff(places[shown])) * length < (widths[shown[1:]] + widths[shown[:-1]]) / 2 + APART
+            ).any():
+                shown = shown[::2]
+        return cls(axis, at[shown], places[shown], widths[shown])
+
+    def keep(self) -> None:
+        """Let matplotlib draw these ticks, and not choose others."""
+        self.axis.set_major_locator(FixedLocator(self.at.tolist()))
+
+
+def width_of(text: str, font: FontProperties) -> float:
+    """Return the width of a text in points."""
+    return text_to_path.get_text_width_height_descent(text, font, False)[0]

@@ -14,7 +14,7 @@ from raysim.plots.charts import Chart, chart
 from raysim.plots.panels import Curve, Panel
 from raysim.plots.style import Stroke
 from raysim.report.read import AlgorithmOutput, RunOutput
-from raysim.report.tables import ResultTable, TableColumn, best_rows
+from raysim.report.tables import ResultTable, TableColumn, best_rows, count
 from raysim.report.words import ABSENT, METRICS, ShownMetric, metric_named
 
 Outputs = Sequence[AlgorithmOutput]
@@ -82,8 +82,10 @@ def _first(results: Outputs) -> list[tuple[str, ShownMetric, str]]:
 
 def _values(result: AlgorithmOutput, column: str) -> NDArray[np.float64]:
     """Return a column of all clients; NaN for a client without it."""
-    if result.clients is None or column not in result.clients.column_names:
+    if result.clients is None:
         return np.empty(0)
+    if column not in result.clients.column_names:
+        return np.full(result.clients.num_rows, np.nan)
     values: NDArray[np.float64] = result.clients.column(column).cast(pa.float64()).to_numpy()
     return values
 
@@ -162,8 +164,8 @@ def _groups(results: Outputs) -> Iterator[tuple[str, ResultTable]]:
         columns = [TableColumn("Clients", [f"{len(members):,}" for _, _, members in rows])]
         for part, metric, column in shown:
             means = [_mean(_values(each, column), members) for each, _, members in rows]
-            texts = metric.text
-            columns.append(TableColumn.of(metric.title, means, texts, PARTS[part], best=best_rows(means, metric.best)))
+            best = best_rows(means, metric.best)
+            columns.append(TableColumn.of(metric.title, means, metric.text, PARTS[part], best=best))
         yield name, ResultTable(columns, [TableColumn("", [f"{each.label}: {value}" for each, value, _ in rows])])
 
 
@@ -188,7 +190,7 @@ def _members(result: AlgorithmOutput, column: str) -> Iterator[tuple[str, NDArra
 
 
 def _mean(values: NDArray[np.float64], members: NDArray[np.int64]) -> float | None:
-    known = values[members] if len(values) else values
+    known = values[members]
     known = known[np.isfinite(known)]
     return float(known.mean()) if known.size else None
 
@@ -200,16 +202,18 @@ def _listing(results: Outputs) -> ResultTable:
     order = np.argsort(np.min(ranks, axis=0), kind="stable")[:LISTED]
     facts = [name for name in table.column_names if name == "name" or name in _grouping(results[0])]
     columns = [
-        TableColumn(name, [_text(value) for value in table.column(name).take(order).to_pylist()]) for name in facts
+        TableColumn(
+            name, [ABSENT if value is None else str(value) for value in table.column(name).take(order).to_pylist()]
+        )
+        for name in facts
     ]
-    for name in ("samples", "test_samples"):
-        columns.append(TableColumn.of(_words(name), _values(results[0], name)[order].tolist(), _count))
+    for name, title in (("samples", "Samples"), ("test_samples", "Test samples")):
+        columns.append(TableColumn.of(title, _values(results[0], name)[order].tolist(), count))
     for each in results:
-        columns.append(TableColumn.of(each.label, _values(each, "updates")[order].tolist(), _count, "Updates"))
+        columns.append(TableColumn.of(each.label, _values(each, "updates")[order].tolist(), count, "Updates"))
     for part, metric, column in shown:
         for each in results:
-            values = _values(each, column)[order].tolist() if len(_values(each, column)) else [np.nan] * len(order)
-            known = [None if np.isnan(value) else value for value in values]
+            known = [None if np.isnan(value) else value for value in _values(each, column)[order].tolist()]
             columns.append(TableColumn.of(each.label, known, metric.text, f"{metric.title}, {PARTS[part].lower()}"))
     return ResultTable(columns, [TableColumn("", [str(client) for client in order.tolist()])])
 
@@ -219,15 +223,3 @@ def _ranks(values: NDArray[np.float64], metric: ShownMetric) -> NDArray[np.int64
     signed = np.nan_to_num(values if metric.best is max else -values, nan=np.inf, neginf=-np.inf, posinf=np.inf)
     ranks: NDArray[np.int64] = np.argsort(np.argsort(signed, kind="stable"), kind="stable")
     return ranks
-
-
-def _text(value: Any) -> str:
-    return ABSENT if value is None else str(value)
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ").capitalize()
-
-
-def _count(value: float) -> str:
-    return f"{value:,.0f}"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from raysim.common.errors import InputError, unknown
+from raysim.common.errors import InputError, check_known
 from raysim.plots.charts import figure
 from raysim.plots.panels import Curve, Panel
 from raysim.plots.style import strokes_of
@@ -49,8 +49,7 @@ def plot(folder: Path, columns: Sequence[str]) -> Figure:
     if not columns:
         raise InputError(f"{folder}: no round was evaluated, so there is no curve; set evaluate.every")
     for name in columns:
-        if name not in measured:
-            raise unknown(f"column {name!r}", name, measured)
+        check_known(f"column {name!r}", name, measured)
     panels = [_panel(name, evaluated.get(name), run.results) for name in columns]
     return figure(panels, strokes_of(each.label for each in run.results), columns=min(2, len(panels)))
 

@@ -1,23 +1,24 @@
 """The report's page."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from raysim.config.check import flat
 from raysim.plots.style import strokes_of_runs
 from raysim.report import commands, curves, each_client, tables
 from raysim.report.clients import describe
-from raysim.report.compare import differences
-from raysim.report.links import links
-from raysim.report.read import RunOutput, read_runs
-from raysim.report.structure import structure
+from raysim.report.read import RunOutput, algorithm_tables, read_runs
+from raysim.report.structure import links, structure
+from raysim.report.tables import ResultTable, TableColumn
 from raysim.report.templates import save, template
-from raysim.report.words import used_terms
+from raysim.report.words import ABSENT, used_terms
 from raysim.store.mirror import local_folders
 
 DEFAULT_TIME = re.compile(r"-\d{8}-\d{6}(-\d+)?$")
-"""Time at the end of a folder that `raysim run` names."""
+"""Time at the end of a folder that `raysim run` names; the title of a single run leaves it out."""
 
 
 def write_report(runs: Sequence[str | Path], out: Path) -> Path:
@@ -59,7 +60,7 @@ def render(runs: Sequence[RunOutput]) -> str:
         "commands": commands.breakdown(runs),
     }
     return template("page.html.j2").render(
-        title=_title(runs),
+        title=", ".join(run.name for run in runs) if len(runs) > 1 else DEFAULT_TIME.sub("", runs[0].name),
         several=len(runs) > 1,
         facts={name: value for name, value in facts[0].items() if all(each[name] == value for each in facts) and value},
         differences=differences(runs) if len(runs) > 1 else None,
@@ -77,9 +78,41 @@ def render(runs: Sequence[RunOutput]) -> str:
     )
 
 
-def _title(runs: Sequence[RunOutput]) -> str:
-    """Return the names of the runs; of a single one, without the time at the end of a default folder."""
-    return ", ".join(run.name for run in runs) if len(runs) > 1 else DEFAULT_TIME.sub("", runs[0].name)
+def differences(runs: Sequence[RunOutput]) -> ResultTable | None:
+    """Return a row for each run with its values of the keys whose resolved values differ; None if the runs are equal.
+
+    A key of an algorithm is compared among the runs that have the algorithm; algorithms with equal values share a
+    column.
+    """
+    columns = dict(_differing([_texts(run.config, "algorithm") for run in runs]))
+    tables = [algorithm_tables(run.config) for run in runs]
+    names = list(dict.fromkeys(name for own in tables for name in own))
+    if len({tuple(own) for own in tables}) > 1:
+        columns["algorithm"] = [", ".join(own) for own in tables]
+    owners: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for name in names:
+        for key, texts in _differing([_texts(own[name]) if name in own else None for own in tables]):
+            owners.setdefault((key, tuple(texts)), []).append(name)
+    for (key, values), own_names in owners.items():
+        columns[key if own_names == names else f"{', '.join(own_names)}: {key}"] = list(values)
+    if not columns:
+        return None
+    return ResultTable(
+        [TableColumn(key, texts) for key, texts in columns.items()], (TableColumn("Run", [run.name for run in runs]),)
+    )
+
+
+def _texts(table: Mapping[str, Any], leave_out: str = "") -> dict[str, str]:
+    every = {key: value for key, value in flat(table) if key != leave_out}
+    return {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in every.items()}
+
+
+def _differing(every: Sequence[Mapping[str, str] | None]) -> Iterator[tuple[str, list[str]]]:
+    """Yield each key with different texts, and the text of each run; a run without the table does not count."""
+    known = [each for each in every if each is not None]
+    for key in dict.fromkeys(key for each in known for key in each):
+        if len({each.get(key) for each in known}) > 1:
+            yield key, [ABSENT if each is None else each.get(key, ABSENT) for each in every]
 
 
 def _populations(runs: Sequence[RunOutput]) -> Iterator[Mapping[str, Any]]:
@@ -113,12 +146,13 @@ def _facts(run: RunOutput) -> dict[str, str]:
     if run.population is not None:
         manifest = run.population.manifest
         dataset, scheme, clients = manifest.dataset, manifest.scheme, len(run.population.sizes)
+    epochs = run.config.get("epochs")
     return {
         "Data": str(dataset or ""),
         "Partition": str(scheme or ""),
         "Clients": "" if clients is None else f"{clients:,}",
         "Model": ", ".join(dict.fromkeys(models_of(run.config))),
-        "Rounds": str(run.config.get("rounds", "")) or _epochs(run.config.get("epochs")),
+        "Rounds": str(run.config.get("rounds", "")) or ("" if epochs is None else f"of {epochs:g} epochs"),
         "Seed": str(run.config.get("seed", "")),
     }
 
@@ -129,7 +163,3 @@ def models_of(config: Mapping[str, Any]) -> Iterator[str]:
     for table in several if isinstance(several, list) else [several]:
         model = table.get("model", common)
         yield " ".join(str(model[key]) for key in ("name", "hidden") if model.get(key))
-
-
-def _epochs(epochs: float | None) -> str:
-    return "" if epochs is None else f"of {epochs:g} epochs"

@@ -114,10 +114,16 @@ def read_runs(folders: Sequence[Path]) -> list[RunOutput]:
     return [_read_run(folder, name, several) for folder, name in zip(folders, _distinct(folders), strict=True)]
 
 
+def algorithm_tables(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return each `[[algorithm]]` table by its folder."""
+    tables = config.get("algorithm", [])
+    tables = [tables] if isinstance(tables, Mapping) else tables
+    return dict(zip(algorithm_names(tables), tables, strict=True))
+
+
 def algorithm_folders(config: Mapping[str, Any]) -> list[str]:
     """Return the folder of each `[[algorithm]]` table."""
-    tables = config.get("algorithm", [])
-    return algorithm_names([tables] if isinstance(tables, Mapping) else tables)
+    return list(algorithm_tables(config))
 
 
 def read_config(path: Path, missing: str, kind: str) -> tuple[dict[str, Any], str]:

@@ -18,6 +18,9 @@ from raysim.report.words import ABSENT, NONFINITE, TARGETS, VIEW, WEIGHTS, Shown
 
 Outputs = Sequence[AlgorithmOutput]
 
+count = "{:,.0f}".format
+"""Text of a whole number."""
+
 
 @dataclass(frozen=True)
 class TableColumn:
@@ -130,7 +133,7 @@ def headline(results: Outputs) -> ResultTable:
     ] + _of_views(results, first)  # fmt: skip
     optional = [_total("Simulated time", results, "simulated_seconds", human_seconds)]
     if any(each.total("nonfinite") for each in results):
-        optional.append(_total(NONFINITE, results, "nonfinite", _count))
+        optional.append(_total(NONFINITE, results, "nonfinite", count))
     measured = [
         _total("driver", results, "machine_bytes_driver", human_bytes, "Measured bytes"),
         _total("moved", results, "machine_bytes_moved", human_bytes, "Measured bytes"),
@@ -145,7 +148,7 @@ def headline(results: Outputs) -> ResultTable:
         _total("down", results, "bytes_down", human_bytes, "Protocol bytes"),
         _total("to the cloud", results, "cloud_bytes_up", human_bytes, "Protocol bytes"),
         _total("from the cloud", results, "cloud_bytes_down", human_bytes, "Protocol bytes"),
-        _total("Exchanges", results, "exchanges", _count),
+        _total("Exchanges", results, "exchanges", count),
         *(column for column in measured if any(column.values)),
     ]
     return ResultTable([*columns, *(column for column in costs if set(column.cells) != {ABSENT})])
@@ -195,8 +198,17 @@ def goals(results: Outputs) -> ResultTable | None:
     return ResultTable(columns) if columns else None
 
 
-PARTICIPATION = {"clients", "never", "updates", "gini", "samples", "bytes_up", "bytes_down"}
-"""Numbers of a kind's participation in `summary.json`."""
+PARTICIPATION: Mapping[str, tuple[str, Callable[[float], str]]] = {
+    "clients": ("clients", count),
+    "never": ("never took part", count),
+    "updates": ("client updates", count),
+    "rate": ("a client", "{:.2f}".format),
+    "gini": ("Gini", "{:.2f}".format),
+    "samples": ("samples", count),
+    "bytes_up": ("bytes up", human_bytes),
+    "bytes_down": ("bytes down", human_bytes),
+}
+"""Titles and formats of a kind's participation by the name in `summary.json`; `rate` is the updates of a client."""
 
 NEVER_COUNTED = {"late": "late", "vanished": "vanished", "samples_wasted": "samples"}
 """Titles of a kind's client updates that never counted, by the name in `summary.json`."""
@@ -204,36 +216,28 @@ NEVER_COUNTED = {"late": "late", "vanished": "vanished", "samples_wasted": "samp
 
 def kinds(results: Outputs) -> ResultTable | None:
     """Return participation and metrics of each kind of devices, a row each; None without devices."""
-    rows = [(each.label, kind, own) for each in results for kind, own in each.summary.get("kinds", {}).items()]
+    rows = [
+        (f"{each.label}: {kind}", {**own, "rate": own["updates"] / own["clients"]})
+        for each in results
+        for kind, own in each.summary.get("kinds", {}).items()
+    ]
     if not rows:
         return None
 
     def column(title: str, name: str, text: Callable[[float], str], group: str = "") -> TableColumn:
-        return TableColumn.of(title, [own.get(name) for _, _, own in rows], text, group)
+        return TableColumn.of(title, [own.get(name) for _, own in rows], text, group)
 
-    rates = [own["updates"] / own["clients"] for _, _, own in rows]
-    first = {name for _, _, own in rows for name in own if not name.startswith("mean_")}
+    first = {name for _, own in rows for name in own if not name.startswith("mean_")}
     columns = [
-        column("clients", "clients", _count, "Participation"),
-        column("never took part", "never", _count, "Participation"),
-        column("client updates", "updates", _count, "Participation"),
-        TableColumn.of("a client", rates, "{:.2f}".format, "Participation"),
-        column("Gini", "gini", "{:.2f}".format, "Participation"),
-        column("samples", "samples", _count, "Participation"),
-        column("bytes up", "bytes_up", human_bytes, "Participation"),
-        column("bytes down", "bytes_down", human_bytes, "Participation"),
-        *(
-            column(title, name, _count, "Never counted")
-            for name, title in NEVER_COUNTED.items()
-            if any(name in own for _, _, own in rows)
-        ),
+        *(column(title, name, text, "Participation") for name, (title, text) in PARTICIPATION.items()),
+        *(column(title, name, count, "Never counted") for name, title in NEVER_COUNTED.items() if name in first),
         *(
             column(metric_named(name).title, name, metric_named(name).text, "Own test parts")
-            for name in metrics_in(f"local_{name}" for name in first - PARTICIPATION - NEVER_COUNTED.keys())
+            for name in metrics_in(f"local_{name}" for name in first - PARTICIPATION.keys() - NEVER_COUNTED.keys())
             if name in first
         ),
     ]
-    return ResultTable(columns, [TableColumn("", [f"{label}: {kind}" for label, kind, _ in rows])])
+    return ResultTable(columns, [TableColumn("", [label for label, _ in rows])])
 
 
 def endings(results: Outputs) -> list[str]:
@@ -338,10 +342,6 @@ def _weights(result: AlgorithmOutput) -> str:
     """Return the weights of client updates in an aggregation, phase by phase, from the algorithm's parts."""
     found = re.findall(r"\bweighting=(\w+)", str(result.summary.get("algorithm", "")))
     return ", then ".join(WEIGHTS.get(name, name) for name in dict.fromkeys(found)) or ABSENT
-
-
-def _count(total: float) -> str:
-    return f"{total:,.0f}"
 
 
 def _best(result: AlgorithmOutput, column: str, metric: ShownMetric) -> str:

@@ -55,41 +55,40 @@ class Stage:
     beside: bool = False
 
 
+def _of_clients(name: str, title: str, pooled: str, mean: str) -> dict[str, Term]:
+    """Return the terms of the pooled samples of clients, and of the mean over clients, by target."""
+    short = title.lower()
+    return {
+        name: Term(f"{title}, pooled", pooled, short),
+        f"{name}_mean": Term(f"{title}, mean", mean, f"{short}, mean"),
+    }
+
+
 TARGETS = {
     "test": Term("Global test set", "the data set's own test samples, which no client holds", "global test set"),
-    "held_out": Term(
-        "Held-out clients, pooled", "all samples of the clients that never train, as one set", "held-out clients"
+    **_of_clients(
+        "held_out",
+        "Held-out clients",
+        "all samples of the clients that never train, as one set",
+        "mean over the clients that never train; each counts once",
     ),
-    "held_out_mean": Term(
-        "Held-out clients, mean", "mean over the clients that never train; each counts once", "held-out clients, mean"
-    ),
-    "validation": Term(
-        "Validation clients, pooled",
+    **_of_clients(
+        "validation",
+        "Validation clients",
         "all samples of the clients held out for validation, as one set",
-        "validation clients",
-    ),
-    "validation_mean": Term(
-        "Validation clients, mean",
         "mean over the clients held out for validation; each counts once",
-        "validation clients, mean",
     ),
-    "local": Term(
-        "Own test parts, pooled",
+    **_of_clients(
+        "local",
+        "Own test parts",
         "the training clients' own test samples, each under its client's model",
-        "own test parts",
+        "mean over the training clients, each on its own test samples",
     ),
-    "local_mean": Term(
-        "Own test parts, mean", "mean over the training clients, each on its own test samples", "own test parts, mean"
-    ),
-    "local_validation": Term(
-        "Own validation parts, pooled",
+    **_of_clients(
+        "local_validation",
+        "Own validation parts",
         "samples that the search of a study cuts from the clients' training parts, each under its client's model",
-        "own validation parts",
-    ),
-    "local_validation_mean": Term(
-        "Own validation parts, mean",
         "mean over the training clients, each on the samples that the search cuts from its training part",
-        "own validation parts, mean",
     ),
     **{
         f"{name}_finetuned{end}": Term(

@@ -1,13 +1,41 @@
-"""Claims of a paper: a number, its counterpart in a study, and a condition."""
+"""Claims of a paper: a number, its counterpart in a study, and a condition.
 
-from collections.abc import Collection
+Reductions of a column over the rounds of a run to one number, for claims and figures:
+
+| take | number |
+|---|---|
+| `final` | value of the selected model |
+| `last`, `best`, `least`, `mean` | last, largest, smallest and mean value over the rounds |
+| `jitter` | standard deviation of the changes from one value to the next |
+| `growth` | last minus first value of each whole `period`, averaged over the periods |
+| `reached` | first round at `level`; infinity if there is none |
+| `population` | a column of RADFed's table I about the clients: min, max, mean, std, c_score |
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
-from raysim.common.errors import InputError, unknown
+from raysim.common.errors import InputError, check_known
 from raysim.config.check import ConfigTable
-from raysim.reproduction.taking import OF_ROUNDS, Take
+from raysim.measures.selection import reaches
+
+Take = Literal["final", "last", "best", "least", "mean", "jitter", "growth", "reached", "population"]
+
+TAKEN: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "last": lambda values: values[-1],
+    # NumPy propagates NaN; Python's max and min depend on its position.
+    "best": lambda values: float(np.max(values)),
+    "least": lambda values: float(np.min(values)),
+    "mean": lambda values: float(np.mean(values)),
+    "jitter": lambda values: float(np.std(np.diff(values))) if len(values) > 2 else np.nan,
+}
+"""Reductions that need the values alone."""
+
+OF_ROUNDS = (*TAKEN, "growth", "reached")
+"""Reductions over rounds."""
 
 Reach = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]
 """A round, or a fraction of all rounds."""
@@ -25,7 +53,7 @@ class Claim(ConfigTable):
         algorithm: folder name of the algorithm.
         column: column of `trials.parquet`, or of `metrics.parquet`; with `client`, of `clients.parquet`.
         client: name of a client, if the number is that client's own after the last round.
-        take: reduction of the column to a number; see `raysim.reproduction.taking`.
+        take: reduction of the column to a number; see the table of this module.
         level: value to reach, with take = "reached".
         period: number of values in a period, with take = "growth".
         since: first round that counts, as a number or a fraction of all rounds.
@@ -75,36 +103,37 @@ class Claim(ConfigTable):
 
     def check(self) -> None:
         """Raise InputError if the keys contradict each other."""
-        conditions = [key for key in ("above", "below", "within") if getattr(self, key) is not None]
-        self._require(
-            len(conditions) == 1,
-            f"has {' and '.join(conditions) or 'no condition'}: must have one of above, below and within",
-        )
-        self._require(self.within is None or self.paper is not None, "has `within` and no paper's number: set paper")
-        self._require(
+        for holds, what in self._rules():
+            if not holds:
+                raise InputError(f"claim {self.says!r}: {what}; mend it")
+
+    def _rules(self) -> Iterator[tuple[bool, str]]:
+        """Yield whether each rule holds, and the message if it does not."""
+        given = [key for key in ("above", "below", "within") if getattr(self, key) is not None]
+        yield len(given) == 1, f"has {' and '.join(given) or 'no condition'}: must have one of above, below and within"
+        yield self.within is None or self.paper is not None, "has `within` and no paper's number: set paper"
+        yield (
             self.than_dataset is None or (self.minus is not None and self.minus_dataset is None),
             "has than_dataset: must stand with `minus` and without `minus_dataset`",
         )
-        self._require(
+        yield (
             not self.relative or self.minus is not None or self.minus_dataset is not None,
             "has `relative` and nothing to subtract: must stand with `minus` or `minus_dataset`",
         )
         for key, take in (("level", "reached"), ("period", "growth")):
             there = getattr(self, key) is not None
-            self._require(there == (self.take == take), f'{key} must stand with take = "{take}", and only with it')
-        self._require(
+            yield there == (self.take == take), f'{key} must stand with take = "{take}", and only with it'
+        yield (
             self.take in OF_ROUNDS or (self.since, self.until) == (None, None),
             f"has since or until, and take = {self.take!r}: must be one of {', '.join(OF_ROUNDS)}",
         )
-        self._require(
+        yield (
             self.tuned_with is None or (self.take == "reached" and self.minus is None),
             'has tuned_with: must stand with take = "reached", and without `minus`',
         )
-        self._require(
-            (self.hours is not None) == (self.untested == "hours"),
-            'hours must stand with untested = "hours", and only with it',
-        )
-        self._require(
+        is_timed = self.untested == "hours"
+        yield (self.hours is not None) == is_timed, 'hours must stand with untested = "hours", and only with it'
+        yield (
             self.client is None or self.take == "final",
             f'has client = {self.client!r}, and take = {self.take!r}: must be "final", because clients are scored at '
             "the end alone",
@@ -112,7 +141,7 @@ class Claim(ConfigTable):
         if self.since is not None and self.until is not None and type(self.since) is type(self.until):
             # A round and a fraction can be compared only in a run.
             what = f"has since = {self.since} and until = {self.until}: must not begin after its end"
-            self._require(self.since <= self.until, what)
+            yield self.since <= self.until, what
 
     def check_names(self, datasets: Collection[str], algorithms: Collection[str]) -> None:
         """Raise InputError if the study lacks the claim's algorithms or data sets.
@@ -122,17 +151,9 @@ class Claim(ConfigTable):
             algorithms: folder names of the study's algorithms.
         """
         for name in filter(None, (self.algorithm, *(self.tuned_with or ()), self.minus)):
-            self._known("algorithm", name, algorithms)
+            check_known(f"claim {self.says!r}: algorithm {name!r}", name, algorithms)
         for name in filter(None, (self.dataset, self.minus_dataset, self.than_dataset) if datasets else ()):
-            self._known("data set", name, datasets)
-
-    def _known(self, what: str, name: str, there: Collection[str]) -> None:
-        if name not in there:
-            raise unknown(f"claim {self.says!r}: {what} {name!r}", name, there)
-
-    def _require(self, holds: bool, what: str) -> None:
-        if not holds:
-            raise InputError(f"claim {self.says!r}: {what}; mend it")
+            check_known(f"claim {self.says!r}: data set {name!r}", name, datasets)
 
     def met_by(self, number: float) -> bool:
         """Return whether a number meets the condition."""
@@ -149,3 +170,33 @@ class Claim(ConfigTable):
         if self.above is not None:
             return f"{mean}above {self.above:g}"
         return mean + (f"below {self.below:g}" if self.below is not None else f"within {self.within:g} of the paper")
+
+
+def growth(values: Sequence[float], period: int) -> float:
+    """Return last minus first value of a period, averaged over all whole periods.
+
+    Raises:
+        InputError: there are fewer values than a period.
+    """
+    whole = len(values) // period * period
+    if not whole:
+        raise InputError(
+            f"period = {period}: must be at most {len(values)}, the number of values; set more rounds, or a shorter one"
+        )
+    periods = np.reshape(values[:whole], (-1, period))
+    return float(np.mean(periods[:, -1] - periods[:, 0]))
+
+
+def reached(column: str, rounds: Sequence[int], values: Sequence[float], level: float) -> float:
+    """Return the first round in which a column reaches `level`; infinity if it never does."""
+    reaching = (
+        round_number for round_number, value in zip(rounds, values, strict=True) if reaches(column, value, level)
+    )
+    return float(next(reaching, np.inf))
+
+
+def round_of(reach: int | float | None, total: int, default: int) -> float:
+    """Return a round from a number, a fraction of `total`, or the default."""
+    if reach is None:
+        return default
+    return reach if isinstance(reach, int) else reach * total

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from raysim.common.errors import unknown
+from raysim.common.errors import check_known
 from raysim.plots.charts import draw
 from raysim.plots.panels import Curve, Panel
 from raysim.plots.style import Stroke, stroke
 from raysim.report.words import MEASURES, METRICS
+from raysim.reproduction.claim import TAKEN
 from raysim.reproduction.figure import Figure, Place
-from raysim.reproduction.taking import TAKEN
 from raysim.studies.read import Findings, TrialRow, Values, mean_curve
 from raysim.studies.words import MetricColumn
 
@@ -75,8 +75,8 @@ def _check_columns(figure: Figure, study: Findings) -> None:
         at = [(dataset, algorithm) for dataset, algorithm, own in places if own == column]
         trials = [trial for dataset, algorithm in at for trial in study.counting(dataset, algorithm)]
         names = dict.fromkeys(name for trial in trials for name in (*trial.metrics, *study.columns(trial)))
-        if trials and column not in names:
-            raise unknown(f"figure {figure.table.title!r}: column {column!r}", column, list(names))
+        if trials:
+            check_known(f"figure {figure.table.title!r}: column {column!r}", column, names)
 
 
 def _strokes(figure: Figure, study: Findings) -> Mapping[str, Stroke]:
@@ -136,6 +136,6 @@ def _samples(at: Mapping[str, Place], study: Findings, take: str) -> dict[str, l
 def _value(study: Findings, trial: TrialRow, column: str, take: str) -> float | None:
     if take == "final":
         return trial.value(column)
-    by_round = study.rounds(trial, [column]).get(column, np.empty(0))
+    by_round = study.rounds(trial, column).get(column, np.empty(0))
     known = by_round[np.isfinite(by_round)]
     return TAKEN[take](known.tolist()) if known.size else None

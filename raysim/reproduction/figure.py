@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from raysim.common.errors import InputError, unknown
+from raysim.common.errors import InputError, check_known
 from raysim.config.check import ConfigTable, checked, part
 
 
@@ -83,7 +83,7 @@ class Figure:
                     f"figure {table.title!r}: {key} must not stand with form = {table.form!r}; leave it out"
                 )
         for name in table.algorithms or ():
-            _check_name(table, "algorithm", name, algorithms)
+            check_known(f"figure {table.title!r}: algorithm {name!r}", name, algorithms)
         reader = _PanelReader(table, datasets, algorithms)
         panels = {title: reader.panel(title, given) for title, given in part(raw, "panels").items()}
         if not panels:
@@ -151,16 +151,12 @@ class _PanelReader:
                 "dataset; correct it"
             )
         place = checked(PlaceTable, {"dataset": given} if isinstance(given, str) else given, f"figure.panels.{path}")
-        _check_name(self.table, "data set", place.dataset, self.datasets)
+        figure = f"figure {self.table.title!r}"
+        check_known(f"{figure}: data set {place.dataset!r}", place.dataset, self.datasets)
         if place.algorithm is not None:
-            _check_name(self.table, "algorithm", place.algorithm, self.algorithms)
+            check_known(f"{figure}: algorithm {place.algorithm!r}", place.algorithm, self.algorithms)
         return place
 
     @property
     def _shown(self) -> Sequence[str]:
         return self.table.algorithms or self.algorithms
-
-
-def _check_name(table: FigureTable, kind: str, name: str, there: Collection[str]) -> None:
-    if name not in there:
-        raise unknown(f"figure {table.title!r}: {kind} {name!r}", name, there)

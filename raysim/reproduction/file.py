@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from partitioning.common.paths import check_path
-from raysim.common.errors import InputError, unknown
+from raysim.common.errors import InputError, check_known
 from raysim.config.check import ConfigTable, checked, flat, part
 from raysim.config.read import Change, algorithm_names, apply, changed, read_toml
 from raysim.reproduction.claim import Claim
@@ -170,8 +170,7 @@ def _leave_out(raw: dict[str, Any], path: str) -> None:
 
 
 def _known(name: str, there: Mapping[str, Any], what: str) -> Any:
-    if name not in there:
-        raise unknown(f"reduced: {what} {name!r}", name, list(there))
+    check_known(f"reduced: {what} {name!r}", name, there)
     return there[name]
 
 
@@ -189,8 +188,7 @@ def read_reproduction(name: str) -> Reproduction:
     """
     path = check_path("the reproduction", name)
     if path.suffix != ".toml":
-        if name not in reproductions():
-            raise unknown(f"reproduction {name!r}", name, list(reproductions()))
+        check_known(f"reproduction {name!r}", name, reproductions())
         path = reproductions()[name]
     return Reproduction.of(read_toml(path, f"reproduction {name!r}"), path.stem)
 

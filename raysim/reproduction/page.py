@@ -1,11 +1,18 @@
-"""Markdown about reproductions: a section for each, and a summary of all."""
+"""Reproductions for readers: the first section of a study's report, and a section in Markdown."""
 
-import re
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from partitioning.common.paths import read_text
 from partitioning.common.text import word
+from raysim.common.errors import InputError
+from raysim.plots.style import in_page, themed
+from raysim.report.templates import template
+
+RECORD = "claims.json"
 
 NOTHING = "this setting runs no part of it."
 UNTESTED = "not tested here"
@@ -15,6 +22,38 @@ MARKS = {"holds": "✓", "holds in direction": "(✓)", "does not hold": "✗"}
 HEAD = "| claim | verdict | here | paper | condition |\n|---|---|---|---|---|"
 
 
+def section(folder: Path) -> str:
+    """Return the section's markup from the record and the figures in a study's folder; empty without a record.
+
+    Raises:
+        InputError: the record or a figure is missing or damaged.
+    """
+    if not (folder / RECORD).is_file():
+        return ""
+    try:
+        return _markup(folder, json.loads(read_text(folder / RECORD)))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{folder / RECORD} or a figure that it names is missing or damaged ({error}): must be as `raysim "
+            "reproduce` wrote it; run it again with this folder as --out"
+        ) from None
+
+
+def _markup(folder: Path, record: Mapping[str, Any]) -> str:
+    claims = [(row, paper_text(row), here_text(row), verdict_text(row)) for row in record["claims"]]
+    return template("claims.html.j2", "raysim.reproduction").render(
+        record=record,
+        command=command(record),
+        tested=[claim for claim in claims if claim[0]["numbers"]],
+        untested=[claim for claim in claims if not claim[0]["numbers"]],
+        figures=[
+            (each["title"], themed(in_page(read_text(folder / each["file"]))) if each["file"] else "")
+            for each in record.get("figures", [])
+        ],
+        nothing=NOTHING,
+    )
+
+
 def as_markdown(record: Mapping[str, Any], prefix: str = "") -> str:
     """Return a reproduction's section: the finding, the claims, the figures, its setting, and how it was made.
 
@@ -22,7 +61,7 @@ def as_markdown(record: Mapping[str, Any], prefix: str = "") -> str:
         record: record of the reproduction.
         prefix: path of the figures' folder, with a slash at the end.
     """
-    lines = [f"## {_title(record)}", ""]
+    lines = [f"## {title_of(record)}", ""]
     tested = [_claim(each) for each in record["claims"] if each["verdict"] != UNTESTED]
     others = [_claim(each) for each in record["claims"] if each["verdict"] == UNTESTED]
     if tested:
@@ -56,12 +95,18 @@ def _setting(record: Mapping[str, Any]) -> list[str]:
     if notes := [note for note in (record["about"]["note"], record["note"]) if note]:
         lines += ["", *notes]
     if record["differs"]:
-        changed = [f"`{key}` {_value(ours)}{_of_paper(theirs)}" for key, theirs, ours in record["differs"]]
+        # Without a value, the paper's setting has the default, or gives it by another key.
+        changed = [
+            f"`{key}` {'none' if ours is None else ours}" + ("" if theirs is None else f" (paper: {theirs})")
+            for key, theirs, ours in record["differs"]
+        ]
         count = f"{len(changed)} keys differ from the paper's" if len(changed) > 1 else "A key differs from the paper's"
         lines += ["", *_folded(count, f"Reduced: {'; '.join(changed)}.")]
     unfinished = f", {record['not_done']} of them unfinished" if record["not_done"] else ""
     made = f"raysim {record['version']}" + (f" at `{record['commit'][:12]}`" if record["commit"] else "")
-    time = f"{record['trials']} trials{unfinished}, {_time(record['seconds'])} of training in all"
+    seconds = record["seconds"]
+    length = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    time = f"{record['trials']} trials{unfinished}, {length} of training in all"
     origin = f"{time}; {record['machine']}; {made}; models and metrics sha256 `{record['sha256'][:16]}`."
     return [*lines, "", origin]
 
@@ -77,28 +122,8 @@ def command(record: Mapping[str, Any]) -> str:
     return " ".join([*words, *(f"--set {word(change)}" for change in record["changes"])])
 
 
-def summary(records: Iterable[Mapping[str, Any]]) -> str:
-    """Return a table with the number of claims by reproduction and verdict; the total leaves out the quick ones."""
-    verdicts = ("holds", "holds in direction", "does not hold", UNTESTED)
-    lines = [f"| reproduction | paper | {' | '.join(verdicts)} |", "|---|---|" + "---|" * len(verdicts)]
-    total = Counter[str]()
-    for record in records:
-        counts = Counter(each["verdict"] for each in record["claims"])
-        about, total = record["about"], total + (Counter() if record["name"].endswith("-quick") else counts)
-        cells = [str(counts[verdict] or "") for verdict in verdicts]
-        lines.append(f"| {_link(record)} | {about['paper']}, {about['place']} | {' | '.join(cells)} |")
-    sums = " | ".join(str(total[verdict]) for verdict in verdicts)
-    return "\n".join([*lines, f"| all except the quick ones | | {sums} |"])
-
-
-def _link(record: Mapping[str, Any]) -> str:
-    """Return a link to a reproduction's section on its paper's page."""
-    words = re.sub(r"[^\w\s-]", "", _title(record).lower())
-    anchor = re.sub(r"[-\s]+", "-", words)
-    return f"[{record['name']}]({record['name'].partition('-')[0]}.md#{anchor})"
-
-
-def _title(record: Mapping[str, Any]) -> str:
+def title_of(record: Mapping[str, Any]) -> str:
+    """Return the title of a reproduction's section."""
     about = record["about"]
     return f"{record['name']}: {about['paper']}, {about['place']}"
 
@@ -118,17 +143,6 @@ def verdict_text(row: Mapping[str, Any]) -> str:
     return f"{MARKS[verdict]} {verdict}{cause}"
 
 
-def reasons(records: Iterable[Mapping[str, Any]]) -> str:
-    """Return a sentence with the number of untested claims by reason."""
-    rows = [row for record in records for row in record["claims"] if row["verdict"] == UNTESTED]
-    counts = Counter(row.get("untested") for row in rows)
-    longest = max((row["hours"] for row in rows if row.get("hours")), default=0)
-    return (
-        f"Of {len(rows)} claims that were not tested here, {counts['hours']} need hours ({longest:,.0f} at most), "
-        f"{counts['data']} need data that no command gets, and {counts['picture']} have only a picture to compare with."
-    )
-
-
 def paper_text(row: Mapping[str, Any]) -> str:
     """Return a claim's number in the paper."""
     return "" if row.get("paper") is None else f"{row['paper']:.4g}"
@@ -140,16 +154,3 @@ def here_text(row: Mapping[str, Any]) -> str:
         return ""
     spread = "" if row["spread"] is None else f" ± {row['spread']:.2g}"
     return f"{row['mean']:.4g}{spread} (n = {len(row['numbers'])})"
-
-
-def _of_paper(value: Any) -> str:
-    # Without a value, the paper's setting has the default, or gives it by another key.
-    return "" if value is None else f" (paper: {value})"
-
-
-def _value(value: Any) -> str:
-    return "none" if value is None else str(value)
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -18,9 +18,8 @@ from raysim.plots.style import as_file
 from raysim.reproduction.drawing import drawn
 from raysim.reproduction.file import Reproduction, differences, read_reproduction
 from raysim.reproduction.needed import check_data
-from raysim.reproduction.page import as_markdown
+from raysim.reproduction.page import RECORD, as_markdown, section
 from raysim.reproduction.provenance import commit, digest, machine, setting_of
-from raysim.reproduction.section import RECORD, section
 from raysim.reproduction.verdict import JudgedClaim, StudyNumbers
 from raysim.store.config_file import FREE
 from raysim.studies.concluding import conclude

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import inf
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -15,18 +15,17 @@ import pyarrow.compute as pc
 from partitioning import Population
 from partitioning.common.paths import read_parquet, read_text
 from partitioning.measures.statistics import summarise
-from raysim.common.errors import InputError, unknown
+from raysim.common.errors import InputError, check_known
 from raysim.common.names import CLIENTS
 from raysim.common.statistics import mean_and_std
-from raysim.reproduction.claim import Claim
-from raysim.reproduction.taking import TAKEN, growth, reached, round_of
+from raysim.reproduction.claim import TAKEN, Claim, growth, reached, round_of
 from raysim.studies.folder import VIRTUAL_TIME
 from raysim.studies.read import metrics_of
 
 Verdict = Literal["holds", "holds in direction", "does not hold", "not tested here"]
 
-Split = tuple[int, int | None, int | None]
-"""Seed, test fold and validation fold."""
+Split = tuple[int, int | None, int | None, int | None]
+"""Seed, test fold, validation fold and seed of the partition."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +77,17 @@ class StudyNumbers:
         self._folder = folder
 
     @cached_property
-    def _trials(self) -> pa.Table:
-        table = read_parquet(self._folder / "trials.parquet")
-        return table.filter(pc.field("chosen") & (pc.field("stage") == "final"))
+    def _trials(self) -> list[dict[str, Any]]:
+        rows = read_parquet(self._folder / "trials.parquet").to_pylist()
+        return [row for row in rows if row["chosen"] and row["stage"] == "final"]
 
     def judge(self, claim: Claim) -> JudgedClaim:
         """Judge a claim; raise InputError if the study cannot have its number."""
-        others = (claim.minus_dataset, claim.than_dataset)
-        datasets = {claim.dataset, *(each for each in others if each is not None)}
-        names = {claim.algorithm, claim.minus, *(claim.tuned_with or ())} - {None}
-        lost = sum(self._lost(each, name) for each in datasets for name in names)
+        datasets = {claim.dataset, claim.minus_dataset, claim.than_dataset}
+        names = {claim.algorithm, claim.minus, *(claim.tuned_with or ())}
+        lost = sum(
+            row["dataset"] in datasets and row["algorithm"] in names and row["status"] != "done" for row in self._trials
+        )
         try:
             return JudgedClaim(claim, tuple(self._numbers(claim).values()), lost)
         except InputError as error:
@@ -101,12 +101,6 @@ class StudyNumbers:
             return here
         there = self._differences(claim, claim.than_dataset, claim.than_dataset)
         return {split: here[split] - there[split] for split in here if split in there}
-
-    def _of(self, dataset: str, algorithm: str | None) -> pa.Table:
-        return self._trials.filter((pc.field("dataset") == dataset) & (pc.field("algorithm") == algorithm))
-
-    def _lost(self, dataset: str, algorithm: str | None) -> int:
-        return int(self._of(dataset, algorithm).filter(pc.field("status") != "done").num_rows)
 
     def _differences(self, claim: Claim, dataset: str, minus_dataset: str) -> dict[Split, float]:
         """Return the difference of two algorithms on each split that both have."""
@@ -125,35 +119,27 @@ class StudyNumbers:
 
     def _values(self, claim: Claim, dataset: str, algorithm: str) -> dict[Split, float]:
         """Return a column's value on each split with a finished trial."""
-        here = self._of(dataset, algorithm).filter(pc.field("status") == "done")
+        wanted = (dataset, algorithm, "done")
+        here = [row for row in self._trials if (row["dataset"], row["algorithm"], row["status"]) == wanted]
         if claim.take == "population":
             # All trials of a seed have the same clients; they differ only in the held-out ones.
-            trials = {(row["seed"], None, None): row["trial"] for row in here.to_pylist()}
+            trials = {(row["seed"], None, None, row.get("partition_seed")): row["trial"] for row in here}
             return {split: self._of_clients(claim.column, trial) for split, trial in sorted(trials.items())}
         return {
-            (row["seed"], row["fold"], row["validation"]): self._value(claim, row, algorithm)
-            for row in here.to_pylist()
+            (row["seed"], row["fold"], row["validation"], row.get("partition_seed")): self._value(claim, row)
+            for row in here
         }
 
-    def _value(self, claim: Claim, row: Mapping[str, object], algorithm: str) -> float:
+    def _value(self, claim: Claim, row: Mapping[str, Any]) -> float:
+        if claim.take == "final" and claim.client is None:
+            return _final(claim, row)
+        path = metrics_of(self._folder, row["trial"], row["algorithm"])
         if claim.client is not None:
-            return self._of_client(claim.client, claim.column, str(row["trial"]), algorithm)
-        if claim.take == "final":
-            if claim.column.startswith(VIRTUAL_TIME) and row.get(claim.column) is None:
-                return inf  # a target that the trial did not reach
-            if claim.column not in row:
-                raise unknown(f"column {claim.column!r} of trials.parquet", claim.column, list(row))
-            if (value := row[claim.column]) is None:
-                raise InputError(
-                    f"trial {row['trial']} has no {claim.column}: must be measured in each trial; correct the claim"
-                )
-            return float(str(value))
-        path = metrics_of(self._folder, str(row["trial"]), algorithm)
+            return _of_client(claim.client, claim.column, row["trial"], path and path.with_name(CLIENTS))
         if path is None:
             raise InputError(f"trial {row['trial']} has no metrics.parquet: must have its run; run the study again")
         table = read_parquet(path)
-        if claim.column not in table.schema.names:
-            raise unknown(f"column {claim.column!r} of {path}", claim.column, table.schema.names)
+        check_known(f"column {claim.column!r} of {path}", claim.column, table.schema.names)
         rounds, values = _counting(table, claim)
         if not values:
             raise InputError(f"{path}: column {claim.column!r} has no value: must be measured; set evaluate.every")
@@ -163,32 +149,41 @@ class StudyNumbers:
             return reached(claim.column, rounds, values, float(claim.level or 0))
         return TAKEN[claim.take](values)
 
-    def _of_client(self, client: str, column: str, trial: str, algorithm: str) -> float:
-        """Return a client's number after the last round of a trial."""
-        path = metrics_of(self._folder, trial, algorithm)
-        path = None if path is None else path.with_name(CLIENTS)
-        if path is None or not path.is_file():
-            raise InputError(f"trial {trial} has no {CLIENTS}: must score its clients; set evaluate.clients = true")
-        table = read_parquet(path)
-        for name in ("name", column):
-            if name not in table.schema.names:
-                raise unknown(f"column {name!r} of {path}", name, table.schema.names)
-        names = table["name"].to_pylist()
-        if client not in names:
-            raise unknown(f"client {client!r}", client, names)
-        value = table[column][names.index(client)].as_py()
-        if value is None:
-            raise InputError(f"client {client!r} of trial {trial} has no {column}: must have a test part; name another")
-        return float(value)
-
     def _of_clients(self, column: str, trial: str) -> float:
         """Return a number about all clients of a trial's population."""
         config = tomllib.loads(read_text(self._folder / "trials" / trial / "config.toml"))
         numbers = asdict(summarise(Population.open(config["data"]["population"]).class_counts))
-        if not isinstance(numbers.get(column), int | float):
-            known = [name for name, value in numbers.items() if isinstance(value, int | float)]
-            raise unknown(f"column {column!r} of a population", column, known)
+        known = [name for name, value in numbers.items() if isinstance(value, int | float)]
+        check_known(f"column {column!r} of a population", column, known)
         return float(numbers[column])
+
+
+def _final(claim: Claim, row: Mapping[str, Any]) -> float:
+    """Return a column of the selected model, from the row of a trial."""
+    value = row.get(claim.column)
+    if value is None and claim.column.startswith(VIRTUAL_TIME):
+        return inf  # a target that the trial did not reach
+    check_known(f"column {claim.column!r} of trials.parquet", claim.column, row)
+    if value is None:
+        raise InputError(
+            f"trial {row['trial']} has no {claim.column}: must be measured in each trial; correct the claim"
+        )
+    return float(value)
+
+
+def _of_client(client: str, column: str, trial: str, path: Path | None) -> float:
+    """Return a client's number after the last round of a trial, from its table of clients."""
+    if path is None or not path.is_file():
+        raise InputError(f"trial {trial} has no {CLIENTS}: must score its clients; set evaluate.clients = true")
+    table = read_parquet(path)
+    for name in ("name", column):
+        check_known(f"column {name!r} of {path}", name, table.schema.names)
+    names = table["name"].to_pylist()
+    check_known(f"client {client!r}", client, names)
+    value = table[column][names.index(client)].as_py()
+    if value is None:
+        raise InputError(f"client {client!r} of trial {trial} has no {column}: must have a test part; name another")
+    return float(value)
 
 
 def _counting(table: pa.Table, claim: Claim) -> tuple[list[int], list[float]]:

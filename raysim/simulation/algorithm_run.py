@@ -17,8 +17,8 @@ from raysim.common.errors import of_algorithm
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.columns import columns_of
+from raysim.measures.each_client import by_kind
 from raysim.measures.evaluate import evaluate
-from raysim.measures.kinds import by_kind
 from raysim.measures.twins import twins_of
 from raysim.simulation.loop import run_rounds
 from raysim.simulation.options import RunOptions

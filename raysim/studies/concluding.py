@@ -1,7 +1,7 @@
 """Conclusion of a study: summary, tables and report from the output files of its trials."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +10,9 @@ import pyarrow.parquet as pq
 
 from partitioning.common.disk import write_whole
 from partitioning.common.text import markdown, printable
-from raysim.plots.charts import save_figure
+from raysim.plots.charts import figure, save_figure
+from raysim.plots.style import strokes_of
+from raysim.report.tables import ResultTable
 from raysim.report.templates import save
 from raysim.studies import page
 from raysim.studies.read import Findings, read_findings
@@ -61,7 +63,8 @@ def conclude(folder: Path, out: Path | None = None, lead: str = "") -> Path:
     for name, text in (("table.md", _markdown(study, rows)), ("table.tex", _latex(study, rows))):
         with write_whole(folder / name) as aside:
             aside.write_text(text, encoding="utf-8")
-    for dataset, drawing in page.curve_figures(study):
+    for _, dataset, panels in page.curves_of(study):
+        drawing = figure(panels, strokes_of(study.algorithms))
         for form in FORMS:
             with write_whole(folder / f"curves-{re.sub('[^A-Za-z0-9._-]+', '-', dataset)}.{form}") as aside:
                 save_figure(drawing, aside, form)
@@ -97,21 +100,26 @@ def _record(study: Findings, row: ResultRow) -> dict[str, object]:
     }
 
 
-def _markdown(study: Findings, rows: Sequence[ResultRow]) -> str:
-    listed = "\n".join(f"- {markdown(sentence)}" for sentence in [*notes(study, rows), *edge_notes(study)])
-    parts = [
-        f"# {markdown(study.name)}",
-        *(markdown_table(means(study, rows)), markdown(caption_of_means(study, rows))),
-        *(markdown_table(differences(study, rows)), markdown(caption(study, rows)), listed),
-        *_contested(study, lambda: (markdown_table(contests(study)), markdown(caption_of_contests(study)))),
-        markdown_table(details(study, rows)),
+def _tables(study: Findings, rows: Sequence[ResultRow]) -> list[tuple[ResultTable, str, str]]:
+    """Return the tables over data sets, each with its caption and its name in LaTeX."""
+    found = [
+        (means(study, rows), caption_of_means(study, rows), "means"),
+        (differences(study, rows), caption(study, rows), "differences"),
     ]
+    if len(study.algorithms) > 1:
+        found.append((contests(study), caption_of_contests(study), "contests"))
+    return found
+
+
+def _markdown(study: Findings, rows: Sequence[ResultRow]) -> str:
+    parts = [f"# {markdown(study.name)}"]
+    for table, text, name in _tables(study, rows):
+        parts += [markdown_table(table), markdown(text)]
+        if name == "differences":
+            sentences = [*notes(study, rows), *edge_notes(study)]
+            parts.append("\n".join(f"- {markdown(sentence)}" for sentence in sentences))
+    parts.append(markdown_table(details(study, rows)))
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
-
-
-def _contested(study: Findings, parts: Callable[[], Sequence[str]]) -> Sequence[str]:
-    """Return the parts about wins and losses if there are algorithms to compare."""
-    return parts() if len(study.algorithms) > 1 else ()
 
 
 def _latex(study: Findings, rows: Sequence[ResultRow]) -> str:
@@ -119,11 +127,7 @@ def _latex(study: Findings, rows: Sequence[ResultRow]) -> str:
     head = "".join(
         f"% {printable(line)}\n" for line in ["Needs \\usepackage{booktabs}.", *notes(study, rows), *edge_notes(study)]
     )
-    first = [
-        latex_table(means(study, rows), caption_of_means(study, rows), "tab:means"),
-        latex_table(differences(study, rows), caption(study, rows), "tab:differences"),
-        *_contested(study, lambda: [latex_table(contests(study), caption_of_contests(study), "tab:contests")]),
-    ]
+    first = [latex_table(table, text, f"tab:{name}") for table, text, name in _tables(study, rows)]
     others = [
         latex_table(
             details(study, [row for row in rows if row.dataset == name]),

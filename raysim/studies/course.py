@@ -13,7 +13,7 @@ from raysim.studies.folder import LOST, VIRTUAL_TIME
 from raysim.studies.grid import Point, SearchSpace, algorithm_table, point_json
 from raysim.studies.populations import Populations, moved, searched_as
 from raysim.studies.split import Split
-from raysim.studies.statistics import best_point, complete_mean
+from raysim.studies.statistics import best_point
 from raysim.studies.trial import Trial, TrialResult, on_population, trial_of
 
 
@@ -168,7 +168,7 @@ class Course:
             if not cell.points and not cell.lost:
                 self._open(cell)
                 known += [trial for _, trial in cell.search]
-            if cell.search and cell.winner is None and not cell.lost and self._is_searched(cell):
+            if cell.search and cell.winner is None and not cell.lost:
                 self._choose(cell)
             if cell.winner is not None and not cell.final:
                 cell.final = [self._trial(cell, cell.winner, split, self._populations) for split in self._study.finals]
@@ -211,19 +211,18 @@ class Course:
             experiment = moved(experiment, population)
         return trial_of(dataset, algorithm, point, experiment, population, split)
 
-    def _is_searched(self, cell: GridCell) -> bool:
-        # Trials tend to end in order, so the last ones decide fastest.
-        return all(trial.name in self._results for _, trial in reversed(cell.search))
-
     def _choose(self, cell: GridCell) -> None:
-        """Choose the point with the best mean, the first of equal ones."""
+        """Choose the point with the best mean, the first of equal ones, once all trials of the search have ended."""
+        # Trials tend to end in order, so the last ones decide fastest.
+        if not all(trial.name in self._results for _, trial in reversed(cell.search)):
+            return
         column = str(self._study.table.select_by)
         values: dict[str, list[float | None]] = {text: [] for text in cell.points}
         for text, trial in cell.search:
             result = self._results[trial.name]
             values[text].append(result.metrics.get(column) if result.status == "done" else None)
-        cell.winner = best_point({text: complete_mean(every) for text, every in values.items()}, column)
-        cell.lost = cell.winner is None
+        best = best_point(values, column)
+        cell.winner, cell.lost = best and best[0], best is None
 
 
 def _schema(columns: Sequence[str]) -> pa.Schema:

@@ -83,10 +83,8 @@ class Study:
         spaces = ordered_spaces(names, part(given, "grid"), part(given, "inherit"))
         has_search = any(space.size > 1 for space in spaces.values())
         table = resolved_table(table, datasets[0].experiment, has_search)
-        if has_search:
-            _check_selection(datasets)
-        _check_folds(datasets, table.folds or 0)
-        _check_partitions(datasets, table.partition_seeds)
+        for dataset in datasets:
+            _check_dataset(dataset, table, has_search)
         for dataset in datasets:
             _check_points(dataset, spaces, len(datasets) > 1)
         return cls(table, datasets, spaces, _written(bare, given, changes, datasets))
@@ -216,34 +214,25 @@ def _datasets(
     return tuple(datasets)
 
 
-def _check_selection(datasets: Sequence[StudyData]) -> None:
-    """Raise InputError if test clients select the round of the model that the search compares."""
-    for each in datasets:
-        evaluate = each.experiment.evaluate
-        if evaluate.select == "best" and not evaluate.select_by.startswith("validation_"):
-            raise InputError(
-                f"{each.name}: evaluate.select_by = {evaluate.select_by!r} with study.grid: must be a column of the "
-                "validation clients, because test clients must not select the model that the search compares; set "
-                'evaluate.select_by = "validation_accuracy"'
-            )
-
-
-def _check_folds(datasets: Sequence[StudyData], folds: int) -> None:
-    for each in datasets:
-        if (there := each.experiment.partition) is not None and there.folds != folds:
-            raise InputError(
-                f"study.datasets.{each.name}: partition.folds = {there.folds} must be study.folds = {folds}; leave "
-                "folds and held-out clients of a data set as they are"
-            )
-
-
-def _check_partitions(datasets: Sequence[StudyData], seeds: Sequence[int] | None) -> None:
-    for each in datasets if seeds else ():
-        if each.experiment.partition is None:
-            raise InputError(
-                f"study.partition_seeds = {list(seeds or ())} with data.population of {each.name}: must be left out, "
-                "because its clients already exist; remove it, or name the data set"
-            )
+def _check_dataset(dataset: StudyData, table: StudyTable, has_search: bool) -> None:
+    """Raise InputError if a data set's evaluation, folds or clients do not fit the study."""
+    evaluate, partition = dataset.experiment.evaluate, dataset.experiment.partition
+    if has_search and evaluate.select == "best" and not evaluate.select_by.startswith("validation_"):
+        raise InputError(
+            f"{dataset.name}: evaluate.select_by = {evaluate.select_by!r} with study.grid: must be a column of the "
+            "validation clients, because test clients must not select the model that the search compares; set "
+            'evaluate.select_by = "validation_accuracy"'
+        )
+    if partition is not None and partition.folds != (table.folds or 0):
+        raise InputError(
+            f"study.datasets.{dataset.name}: partition.folds = {partition.folds} must be study.folds = "
+            f"{table.folds or 0}; leave folds and held-out clients of a data set as they are"
+        )
+    if partition is None and table.partition_seeds:
+        raise InputError(
+            f"study.partition_seeds = {list(table.partition_seeds)} with data.population of {dataset.name}: must be "
+            "left out, because its clients already exist; remove it, or name the data set"
+        )
 
 
 def _default_name(experiment: Experiment) -> str:

@@ -89,7 +89,7 @@ def inherited_value(source: Source, table: Mapping[str, Any]) -> Any:
     *path, last = key.split(".")
     inner = reduce(lambda place, each: place.get(each, {}) if isinstance(place, Mapping) else {}, path, table)
     if last not in inner:
-        raise unknown(f"key {key!r} of {algorithm}", key, list(dict(flat(dict(table)))))
+        raise unknown(f"key {key!r} of {algorithm}", key, dict(flat(dict(table))))
     return inner[last]
 
 

@@ -24,46 +24,35 @@ Folds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), 
 class TuneTable(ConfigTable):
     """`[study.tune]`: seeds and folds of the search; by default all."""
 
-    seeds: Seeds | None = Field(default=None, description="Seeds of the search; by default all of `study.seeds`.")
-    folds: Folds | None = Field(default=None, description="Test folds of the search; by default all.")
-    local_validation: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        default=None,
-        description="Share of each client's training part on which the search compares points, as "
-        "`local_validation_accuracy`: for methods with personal models. By default validation clients compare.",
-    )
-    partition_seeds: Seeds | None = Field(
-        default=None, description="Partitions of the search; by default all of `study.partition_seeds`."
-    )
+    seeds: Seeds | None = None
+    """Seeds of the search; by default all of `study.seeds`."""
+    folds: Folds | None = None
+    """Test folds of the search; by default all."""
+    local_validation: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Share of each client's training part on which the search compares points, as `local_validation_accuracy`: for
+    methods with personal models. By default validation clients compare."""
+    partition_seeds: Seeds | None = None
+    """Partitions of the search; by default all of `study.partition_seeds`."""
 
 
 class StudyTable(ConfigTable):
     """`[study]`: seeds, folds and metrics; `grid`, `inherit` and `datasets` are read separately."""
 
-    seeds: Seeds | None = Field(
-        default=None, description="Seeds of the training; by default the file's `seed`, which then makes the clients."
-    )
-    partition_seeds: Seeds | None = Field(
-        default=None,
-        description="Seeds of the partition: every seed of the training runs on every draw of the clients. By default "
-        "one draw, by the file's `seed`.",
-    )
-    folds: Annotated[int, Field(ge=0, le=MOST_FOLDS)] | None = Field(
-        default=None, description="Folds, each tested once; 0 tests the partition's test clients. Default: its folds."
-    )
-    validation: Literal["next", "rotate"] = Field(
-        default="next", description="Validation fold of a test fold: the next one, or each other fold in turn."
-    )
-    metric: str | None = Field(
-        default=None,
-        description="Reported metric; by default the first that all trials measure, of the held-out clients, else of "
-        "the test set.",
-    )
-    select_by: str | None = Field(
-        default=None, description="Validation metric that chooses a point; by default `evaluate.select_by`."
-    )
-    baseline: str | None = Field(
-        default=None, description="Algorithm that the others are compared with; by default `fedavg`, else the first."
-    )
+    seeds: Seeds | None = None
+    """Seeds of the training; by default the file's `seed`, which then makes the clients."""
+    partition_seeds: Seeds | None = None
+    """Seeds of the partition: every seed of the training runs on every draw of the clients. By default one draw, by the
+    file's `seed`."""
+    folds: Annotated[int, Field(ge=0, le=MOST_FOLDS)] | None = None
+    """Folds, each tested once; 0 tests the partition's test clients. Default: its folds."""
+    validation: Literal["next", "rotate"] = "next"
+    """Validation fold of a test fold: the next one, or each other fold in turn."""
+    metric: str | None = None
+    """Reported metric; by default the first that all trials measure, of the held-out clients, else of the test set."""
+    select_by: str | None = None
+    """Validation metric that chooses a point; by default `evaluate.select_by`."""
+    baseline: str | None = None
+    """Algorithm that the others are compared with; by default `fedavg`, else the first."""
     tune: TuneTable = TuneTable()
 
 

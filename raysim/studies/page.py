@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from raysim.common.units import human_seconds
-from raysim.plots.charts import Chart, Drawing, chart, figure
+from raysim.plots.charts import Chart, chart
 from raysim.plots.panels import Panel
 from raysim.plots.style import Stroke, strokes_of
 from raysim.report.templates import template
@@ -33,7 +33,7 @@ def render(study: Findings, rows: Sequence[ResultRow], lead: str = "") -> str:
         details=details(study, rows),
         caption=caption(study, rows),
         notes=[*notes(study, rows), *edge_notes(study)],
-        curves=list(_curves(study, strokes)),
+        curves=[chart(f"curves{n}", dataset, panels, strokes) for n, dataset, panels in curves_of(study)],
         lost_curves=sum(not study.columns(each) for each in counted if each.status == "done"),
         boxes=_boxes(rows, strokes, MetricColumn.of(study.metric)),
         # Wide charts come last, so that the others stand side by side.
@@ -68,29 +68,20 @@ def _facts(study: Findings, *, has_search: bool) -> dict[str, str]:
     }
 
 
-def _curves(study: Findings, strokes: Mapping[str, Stroke]) -> Iterator[Chart]:
-    """Yield a chart for each data set: the metric that the search compares, then the reported one."""
-    for index, dataset in enumerate(study.datasets):
-        if panels := _panels(study, dataset):
-            yield chart(f"curves{index}", dataset, panels, strokes)
+def curves_of(study: Findings) -> Iterator[tuple[int, str, list[Panel]]]:
+    """Yield the number and name of each data set that has curves, and their panels.
 
-
-def curve_figures(study: Findings) -> Iterator[tuple[str, Drawing]]:
-    """Yield each data set with a figure of its curves: means, and bands of one standard deviation over trials."""
-    for dataset in study.datasets:
-        if panels := _panels(study, dataset):
-            yield dataset, figure(panels, strokes_of(study.algorithms))
-
-
-def _panels(study: Findings, dataset: str) -> list[Panel]:
-    """Return the curves of a data set: of the metric that the search compares, then of the reported one."""
-    panels = []
-    for each in (MetricColumn.of(name) for name in dict.fromkeys((study.select_by, study.metric))):
-        runs = {name: study.runs(dataset, name, each.column) for name in study.algorithms}
-        curves = {name: mean_curve(own, each.column) for name, own in runs.items() if own}
-        if curves:
-            panels.append(Panel(each.target, each.metric.title, each.metric.kind, curves))
-    return panels
+    They show the metric that the search compares, then the reported one: means over trials, and standard deviations.
+    """
+    columns = [MetricColumn.of(name) for name in dict.fromkeys((study.select_by, study.metric))]
+    for number, dataset in enumerate(study.datasets):
+        panels = []
+        for each in columns:
+            runs = {name: study.runs(dataset, name, each.column) for name in study.algorithms}
+            if curves := {name: mean_curve(own, each.column) for name, own in runs.items() if own}:
+                panels.append(Panel(each.target, each.metric.title, each.metric.kind, curves))
+        if panels:
+            yield number, dataset, panels
 
 
 def _boxes(rows: Sequence[ResultRow], strokes: Mapping[str, Stroke], column: MetricColumn) -> Chart | None:

@@ -196,7 +196,9 @@ def _measured(
         targets = targets_of(experiment, clients)
         columns = searching = targets.columns
         if searched is not populations:
-            searching = _searched_columns(dataset.name, study, experiment, searched)
+            part = searched[dataset.name, study.tuning[0].partition]
+            there = moved(experiment, part)
+            searching = list(searched_as(dict.fromkeys(targets_of(there, view(part, there)).columns, 0.0)))
         _check_columns(study, columns, searching)
         if not experiment.fleet.gpus_per_actor:
             # All points have the same data, and to prepare these may mean to read them.
@@ -219,10 +221,3 @@ def _check_columns(study: Study, columns: Sequence[str], searching: Sequence[str
                 remedy = 'add "local" to evaluate.on, or leave that out'
             measured = ", ".join(there[:12]) or "none"
             raise InputError(f"{key} = {column!r}: must be a column that is measured ({measured}); {remedy}")
-
-
-def _searched_columns(name: str, study: Study, experiment: Experiment, searched: Populations) -> list[str]:
-    """Return the columns of the search on the clients' own validation parts."""
-    population = searched[name, study.tuning[0].partition]
-    there = moved(experiment, population)
-    return list(searched_as(dict.fromkeys(targets_of(there, view(population, there)).columns, 0.0)))

@@ -137,20 +137,19 @@ class Findings:
         with readable_table(path, AGAIN):
             return list(pq.read_schema(regular(path)).names)
 
-    def rounds(self, trial: TrialRow, columns: Sequence[str]) -> dict[str, Values]:
-        """Return a trial's rounds and some columns, NaN without a value; empty without a run."""
+    def rounds(self, trial: TrialRow, column: str) -> dict[str, Values]:
+        """Return a trial's rounds and a column, NaN without a value; empty if no run has the column."""
         path = metrics_of(self.folder, trial.folder, trial.algorithm)
-        if path is None:
+        if path is None or column not in self.columns(trial):
             return {}
         with readable_table(path, AGAIN):
-            there = [name for name in columns if name in pq.read_schema(regular(path)).names]
-            table = read_parquet(path, columns=["round", *there])
+            table = read_parquet(path, columns=["round", column])
         return {name: np.asarray(table[name].to_numpy(), dtype=np.float64) for name in table.column_names}
 
     def runs(self, dataset: str, algorithm: str, column: str) -> list[dict[str, Values]]:
         """Return the rounds and a column of each trial that counts, has ended well and has the column."""
-        found = [self.rounds(each, [column]) for each in self.counting(dataset, algorithm)]
-        return [run for run in found if column in run]
+        found = [self.rounds(each, column) for each in self.counting(dataset, algorithm)]
+        return [run for run in found if run]
 
 
 def mean_curve(runs: Iterable[Mapping[str, Values]], column: str) -> Curve:

@@ -147,13 +147,19 @@ def complete_mean(values: Iterable[float | None]) -> float | None:
     return mean_and_std(known)[0] if known and len(known) == len(every) else None
 
 
-def best_point(means: Mapping[Key, float | None], column: str) -> Key | None:
-    """Return the point with the best mean of a column, the first of equal ones; None if no point has a mean."""
+def best_point(values: Mapping[Key, Iterable[float | None]], column: str) -> tuple[Key, float] | None:
+    """Return the point with the best mean of a column, the first of equal ones; None if no point has a mean.
+
+    Args:
+        values: values of each point's trials; see `complete_mean`.
+        column: name of the column.
+    """
     best: tuple[Key, float] | None = None
-    for point, mean in means.items():
+    for point, every in values.items():
+        mean = complete_mean(every)
         if mean is not None and (best is None or is_better(column, mean, best[1])):
             best = point, mean
-    return best and best[0]
+    return best
 
 
 def signed_rank(differences: Iterable[float]) -> tuple[int, float | None, Method]:

@@ -1,7 +1,9 @@
 """A study's tables: as values, in Markdown, in LaTeX with the package booktabs, and live in a terminal."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import rich.table
 
@@ -12,7 +14,7 @@ from raysim.report.words import ABSENT, in_words
 from raysim.studies.course import StudyProgress
 from raysim.studies.folder import VIRTUAL_TIME
 from raysim.studies.read import Findings, TrialRow, trial_rows
-from raysim.studies.statistics import Contest, ResultRow, averages, best_point, complete_mean, tallies_of
+from raysim.studies.statistics import Contest, Difference, ResultRow, averages, best_point, complete_mean, tallies_of
 from raysim.studies.words import MetricColumn, p_value, percent, point_text
 
 AVERAGE = "mean"
@@ -39,13 +41,14 @@ def means(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
 
 def contests(study: Findings) -> ResultTable:
     """Return wins, ties and losses of each algorithm, a row, against each other one, a column, over all data sets."""
-    found = tallies_of(study)
-    lines: list[list[Cell]] = []
-    for name in study.algorithms:
-        own = [found.get((name, other)) for other in study.algorithms]
-        total = sum((each for each in own if each), Contest())
-        lines.append([(ABSENT if each is None else str(each), False) for each in (*own, total)])
-    return _table({"algorithm": study.algorithms}, [*study.algorithms, "all"], lines, [frozenset()] * len(lines))
+    names, found = study.algorithms, tallies_of(study)
+    totals = [sum((found[name, other] for other in names if other != name), Contest()) for name in names]
+    columns = [
+        TableColumn(other, [ABSENT if name == other else str(found[name, other]) for name in names]) for other in names
+    ]
+    return ResultTable(
+        [*columns, TableColumn("all", [str(each) for each in totals])], [TableColumn("algorithm", names)]
+    )
 
 
 def differences(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
@@ -69,26 +72,34 @@ def differences(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
 
 def details(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
     """Return mean and standard deviation, test and chosen point: a row for each data set and algorithm."""
-    column = MetricColumn.of(study.metric)
-    best = []
-    for row in rows:
-        own = [each for each in rows if each.dataset == row.dataset]
-        is_best = own.index(row) in best_rows([each.mean for each in own], column.metric.best)
-        best.append(frozenset([0]) if is_best else frozenset())
+    shown = MetricColumn.of(study.metric)
+    best = frozenset(
+        place
+        for name in study.datasets
+        for place in best_rows([row.mean if row.dataset == name else None for row in rows], shown.metric.best)
+    )
+
+    def column(title: str, text: Callable[[ResultRow], str]) -> TableColumn:
+        return TableColumn(title, [text(row) for row in rows])
+
+    def tested(title: str, text: Callable[[Difference], str]) -> TableColumn:
+        return column(title, lambda row: text(row.difference) if row.difference else ABSENT)
+
     times = sorted({name for each in study.trials for name in each.metrics if name.startswith(VIRTUAL_TIME)})
-    lines = [
-        [
-            (column.spread(row.mean, row.std), False),
-            *_test_cells(row),
-            *(_time_cell(study, row, name) for name in times),
-            (point_text(row.point), False),
-        ]
-        for row in rows
+    significant = frozenset(place for place, row in enumerate(rows) if row.difference and row.difference.significant)
+    columns = [
+        replace(column(shown.title, lambda row: shown.spread(row.mean, row.std)), best=best),
+        column("n", lambda row: str(row.n)),
+        replace(tested("difference, %", lambda each: percent(each.relative)), starred=significant),
+        tested("pairs", lambda each: str(each.pairs)),
+        tested("p", lambda each: p_value(each.p)),
+        tested("p, Holm", lambda each: p_value(each.p_holm)),
+        *(column(_time_title(study, name), partial(_time_text, study, column=name)) for name in times),
+        column("hyper-parameters", lambda row: point_text(row.point)),
     ]
-    keys = {"data set": [row.dataset for row in rows], "algorithm": [row.algorithm for row in rows]}
-    added = [_time_title(study, name.removeprefix(VIRTUAL_TIME)) for name in times]
-    headings = [column.title, "n", "difference, %", "pairs", "p", "p, Holm", *added, "hyper-parameters"]
-    return _table(keys, headings, lines, best)
+    return ResultTable(
+        columns, [column("data set", lambda row: row.dataset), column("algorithm", lambda row: row.algorithm)]
+    )
 
 
 def markdown_table(table: ResultTable) -> str:
@@ -162,9 +173,7 @@ def _leader(trials: Sequence[TrialRow], column: str) -> tuple[str | None, float 
     values: dict[str, list[float | None]] = defaultdict(list)
     for trial in trials:
         values[trial.point].append(trial.value(column))
-    means = {point: complete_mean(every) for point, every in values.items()}
-    best = best_point(means, column)
-    return best, None if best is None else means[best]
+    return best_point(values, column) or (None, None)
 
 
 def _plain(value: float | None) -> str:
@@ -209,30 +218,20 @@ def _average_text(name: str, study: Findings, found: Mapping[str, float], column
     return f"({column.text(found[name])})" if name == study.baseline else percent(found[name])
 
 
-def _test_cells(row: ResultRow) -> list[Cell]:
-    each = row.difference
-    return [
-        (str(row.n), False),
-        (percent(each.relative) if each else ABSENT, bool(each and each.significant)),
-        (str(each.pairs) if each else ABSENT, False),
-        (p_value(each.p) if each else ABSENT, False),
-        (p_value(each.p_holm) if each else ABSENT, False),
-    ]
-
-
-def _time_title(study: Findings, metric: str) -> str:
+def _time_title(study: Findings, column: str) -> str:
+    metric = column.removeprefix(VIRTUAL_TIME)
     target = study.config.get("evaluate", {}).get("target", {}).get(metric)
     return f"virtual time to {metric}" + ("" if target is None else f" {target:g}")
 
 
-def _time_cell(study: Findings, row: ResultRow, column: str) -> Cell:
+def _time_text(study: Findings, row: ResultRow, column: str) -> str:
     """Return the mean virtual time to a target over the trials that reached it, and their number if not all did."""
     trials = study.counting(row.dataset, row.algorithm)
     reached = [each.metrics[column] for each in trials if column in each.metrics]
     if not reached:
-        return ABSENT, False
+        return ABSENT
     text = human_seconds(sum(reached) / len(reached))
-    return (text if len(reached) == len(trials) else f"{text} ({len(reached)} of {len(trials)})"), False
+    return text if len(reached) == len(trials) else f"{text} ({len(reached)} of {len(trials)})"
 
 
 def _markdown_cell(text: str, is_best: bool, is_starred: bool) -> str:

@@ -128,7 +128,8 @@ def attempt(config: Mapping[str, Any], folder: Path, options: RunOptions) -> End
 
     await_free(folder, FREED_SECONDS)
     try:
-        if _can_resume(folder, config):
+        # A study's folder may have been moved: a trial resumes on the present population alone.
+        if has_begun(folder) and read(folder / CONFIG)["data"]["population"] == config["data"]["population"]:
             resume_experiment(location, options)
         else:
             experiment = Experiment.of(config, module_folders(config))
@@ -158,8 +159,3 @@ def read_trial_result(folder: Path, trial: Trial) -> TrialResult | None:
         return None
     times = {f"{VIRTUAL_TIME}{column}": seconds for column, seconds in result.reached_after.items()}
     return TrialResult("done", result.seconds, result.rounds, {**result.metrics, **times})
-
-
-def _can_resume(folder: Path, config: Mapping[str, Any]) -> bool:
-    """Return whether the trial has begun on the present population; a study's folder may have been moved."""
-    return has_begun(folder) and read(folder / CONFIG)["data"]["population"] == config["data"]["population"]

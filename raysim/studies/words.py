@@ -53,6 +53,12 @@ class MetricColumn:
             return self.metric.title
         return f"{self.metric.title} in %" if self.metric.kind == "share" else f"{self.metric.title} × 100"
 
+    @property
+    def heading(self) -> str:
+        """Title, samples, and the direction of better values."""
+        better = "smaller is better" if self.is_smaller_better else "larger is better"
+        return f"{self.title} ({self.target.lower()}; {better})"
+
     def text(self, value: float | None) -> str:
         """Return a value in that unit."""
         if value is None:
@@ -98,13 +104,9 @@ def pairing(study: Findings) -> str:
 
 def caption_of_means(study: Findings, rows: Sequence[ResultRow]) -> str:
     """Return the caption of the table of means and standard deviations."""
-    column = MetricColumn.of(study.metric)
-    better = "smaller is better" if column.is_smaller_better else "larger is better"
+    heading = MetricColumn.of(study.metric).heading
     star = f" *: p < {LEVEL:g} against {study.baseline}, see the table of differences." if _has_baseline(rows) else ""
-    return (
-        f"{column.title} ({column.target.lower()}; {better}): mean ± standard deviation over each {pairing(study)}. "
-        f"Bold: best of a row.{star}"
-    )
+    return f"{heading}: mean ± standard deviation over each {pairing(study)}. Bold: best of a row.{star}"
 
 
 def caption_of_contests(study: Findings) -> str:
@@ -119,18 +121,14 @@ def caption_of_contests(study: Findings) -> str:
 
 def caption(study: Findings, rows: Sequence[ResultRow]) -> str:
     """Return the caption of the table of differences, which explains its signs and its test."""
-    column, baseline = MetricColumn.of(study.metric), study.baseline
-    better = "smaller is better" if column.is_smaller_better else "larger is better"
+    heading, baseline = MetricColumn.of(study.metric).heading, study.baseline
     if not _has_baseline(rows):
-        return (
-            f"{column.title} ({column.target.lower()}; {better}). {baseline}, the baseline, has no results, so there "
-            "are no differences to it and no tests."
-        )
+        return f"{heading}. {baseline}, the baseline, has no results, so there are no differences to it and no tests."
     pairs = sorted({count for row in rows if row.difference and (count := row.difference.differing)})
     many = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}" if pairs else ""
     counted = f" of n = {many} differing pairs" if many else ""
     return (
-        f"{column.title} ({column.target.lower()}; {better}). In brackets: mean of {baseline}. Others: "
+        f"{heading}. In brackets: mean of {baseline}. Others: "
         f"mean difference to {baseline} in % of its mean, paired by {pairing(study)}. Bold: best of a row. "
         f"*: p < {LEVEL:g} in Wilcoxon's two-sided signed-rank test{counted}, corrected by Holm "
         "for the algorithms of the row."

@@ -27,7 +27,7 @@ from raysim.measures.metrics import (
     miou,
     weighted_f1,
 )
-from raysim.measures.ranks import RANKED, rank_keys
+from raysim.measures.ranks import RANKED, rank_keys, ranked
 
 REFERENCES = {
     "accuracy": accuracy_score,
@@ -48,10 +48,10 @@ def score_of(labels: np.ndarray, probabilities: np.ndarray, counts: list[int] | 
         return found
 
     keys = rank_keys(probabilities, labels)
-    ranked = {name: function(keys, np.array(counts)) for name, function in RANKED.items()}
+    ranks = {name: ranked(name, keys, np.array(counts)) for name in RANKED}
     sums = {name: _sums_of(METRICS[name], probabilities, labels, owners, len(counts)) for name in ("brier", "ece")}
     hits = count(labels, labels == predicted)
-    return Score(hits, count(labels), count(predicted), 2.0 * np.array(counts), ranked, sums)
+    return Score(hits, count(labels), count(predicted), 2.0 * np.array(counts), ranks, sums)
 
 
 def _sums_of(metric: Metric, probabilities: np.ndarray, labels: np.ndarray, owners: np.ndarray, count: int) -> Any:

@@ -1,6 +1,7 @@
 """Areas under ROC curves from ranks against scikit-learn's, and what they do not depend on."""
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from scipy.special import logsumexp
 from sklearn.metrics import roc_auc_score
 
 from raysim.measures import ranks
-from raysim.measures.ranks import areas, log_odds, rank_keys
+from raysim.measures.ranks import log_odds, rank_keys, ranked
+
+areas = partial(ranked, "auc")
 
 
 def drawn(samples: int, classes: int, digits: int) -> tuple[np.ndarray, np.ndarray]:

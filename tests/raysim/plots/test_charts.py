@@ -8,8 +8,8 @@ import pytest
 
 from raysim.plots.charts import Chart, chart, draw, histogram
 from raysim.plots.panels import Curve, Panel
-from raysim.plots.search import heatmap, ranking
 from raysim.plots.style import COLOURS, DASHES, as_file, in_page, stroke, strokes_of, strokes_of_runs, themed
+from raysim.studies.search import heatmap, ranking
 
 STROKES = strokes_of(["a", "b"])
 ROUNDS = np.arange(1.0, 5.0)

@@ -14,8 +14,8 @@ from matplotlib.transforms import Affine2D
 
 from raysim.plots.charts import chart, histogram
 from raysim.plots.panels import Curve, Panel
-from raysim.plots.search import heatmap, ranking
 from raysim.plots.style import as_file, strokes_of
+from raysim.studies.search import heatmap, ranking
 
 STROKES = strokes_of("a")
 ANCHORS = ("start", "middle", "end")

@@ -18,9 +18,9 @@ from torchvision import datasets
 from torchvision.models import get_weight, mobilenet_v2
 
 from raysim import study
+from raysim.reproduction.claim import OF_ROUNDS
 from raysim.reproduction.file import read_reproduction, reproductions
 from raysim.reproduction.reproducing import draw
-from raysim.reproduction.taking import OF_ROUNDS
 from raysim.reproduction.verdict import StudyNumbers
 from raysim.studies.read import read_findings
 from tests.kit.drawn_files import sums_of_cifar10, write_all, write_idx

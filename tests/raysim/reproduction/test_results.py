@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from docs.reproductions.collect import HERE, README, RESULTS, pages, records, take
+from docs.reproductions.collect import HERE, README, RESULTS, pages, reasons, records, take
 from docs.reproductions.judges import END, judges, with_table
 from raysim.common.errors import InputError
 from raysim.reproduction.claim import WORDS, Claim
 from raysim.reproduction.file import Reproduction, differences, read_reproduction, reproductions
-from raysim.reproduction.page import UNTESTED, reasons, verdict_text
+from raysim.reproduction.page import UNTESTED, verdict_text
 from raysim.reproduction.provenance import setting_of
 
 RECORDS = {record["name"]: record for record in records()}

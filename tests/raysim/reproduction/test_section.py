@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from raysim.common.errors import InputError
-from raysim.reproduction.page import as_markdown
-from raysim.reproduction.section import section
+from raysim.reproduction.page import as_markdown, section
 
 RECORD: dict[str, Any] = {
     "name": "a",

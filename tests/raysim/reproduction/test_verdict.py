@@ -126,6 +126,16 @@ def test_a_client_s_own_number_is_in_the_table_of_clients(tmp_path: Path) -> Non
         measured.judge(claim(client="va", above=0))
 
 
+def test_each_partition_has_its_own_number(tmp_path: Path) -> None:
+    rows = [_row("fedavg", 1, test_accuracy=0.2 * drawn, partition_seed=drawn) for drawn in (1, 2)]
+    rows += [_row("fedbn", 1, test_accuracy=0.3 * drawn, partition_seed=drawn) for drawn in (1, 2)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "trials.parquet")
+    measured = StudyNumbers(tmp_path)
+    assert measured.judge(claim(above=0)).numbers == (0.2, 0.4)
+    leads = measured.judge(claim(algorithm="fedbn", minus="fedavg", above=0)).numbers
+    assert leads == pytest.approx((0.1, 0.2))
+
+
 def test_the_spread_is_over_the_splits(study: Path) -> None:
     judged = StudyNumbers(study).judge(claim(above=0))
     assert judged.mean == pytest.approx(0.82) and judged.spread == pytest.approx(0.02)
