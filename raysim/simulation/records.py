@@ -19,7 +19,6 @@ from raysim.fleet.inline import InlineFleet
 from raysim.measures.evaluate import Evaluation
 from raysim.measures.selection import ROUNDS_AFTER
 from raysim.measures.twins import twins_of, verdict
-from raysim.simulation.checkpoints import Recovery
 from raysim.simulation.plan import RunPlan
 from raysim.store.algorithm_folder import AlgorithmFolder
 from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
@@ -74,12 +73,7 @@ class Records:
     """
 
     def __init__(
-        self,
-        plan: RunPlan,
-        fleet: InlineFleet | RayFleet,
-        files: AlgorithmFolder,
-        watcher: Watcher,
-        snapshot: Snapshot,
+        self, plan: RunPlan, fleet: InlineFleet | RayFleet, files: AlgorithmFolder, watcher: Watcher, snapshot: Snapshot
     ) -> None:
         self.name, self.progress = files.path.name, snapshot.progress
         self._fleet, self._files, self._watcher, self._targets = fleet, files, watcher, plan.targets
@@ -88,7 +82,9 @@ class Records:
         evaluate, self._options = plan.experiment.evaluate, algorithm.table.options
         self._every, self._selection = evaluate.interval(self._rounds), evaluate.selection
         self._twins = twins_of(evaluate.measures, snapshot.state, plan.targets)
-        self._recovery = Recovery(files, snapshot, plan.experiment.checkpoint.every)
+        self._snapshot = snapshot
+        """The run after its last written aggregation, to go back to if models are lost."""
+        self._checkpoint_every, self._aggregations = plan.experiment.checkpoint.every, 0
         self._logged = ["train_loss", *(name for name in plan.targets.columns if name.endswith(LOGGED_METRICS))]
         self._log_due = at_most_every(LOG_SECONDS)
         self._unwritten: UnwrittenRound | None = None
@@ -125,7 +121,7 @@ class Records:
             self._tell_of_nonfinite(done)
         self.progress = progress
         if not done.state.travelling_models:
-            self._recovery.keep(Snapshot(replace(done.state, report=None), progress))
+            self._keep(Snapshot(replace(done.state, report=None), progress))
         self._watcher.round(done.state.round, progress.latest)
 
     def stop(self) -> NoReturn:
@@ -135,13 +131,13 @@ class Records:
             StoppedError: always; it names the last round.
         """
         self.write()
-        self._recovery.save()
+        self._files.save(self._snapshot)
         raise StoppedError(f"stopped after round {self.progress.result.rounds}")
 
     def restart(self) -> State:
         """Drop everything under way after models were lost; return the state after the last aggregation."""
         self._rewind_twins()
-        state, done = self._recovery.snapshot.state, self._unwritten
+        state, done = self._snapshot.state, self._unwritten
         if done is None or done.state.travelling_models:
             self._unwritten = None
         else:
@@ -228,6 +224,16 @@ class Records:
         # The next round is under way already, so the run ends after the one that follows it.
         last = min(progress.last, number + ROUNDS_AFTER) if selection.stops(result.history) else progress.last
         return replace(progress, result=result, latest=metrics, last=last)
+
+    def _keep(self, snapshot: Snapshot) -> None:
+        """Go back to this aggregation from now on, and write a checkpoint of it if one is due."""
+        self._snapshot, self._aggregations = snapshot, self._aggregations + 1
+        self._files.mark()
+        if self._aggregations >= self._checkpoint_every and self._files.due:
+            self._files.save(snapshot)
+            self._aggregations = 0
+        saving = self._files.saving
+        snapshot.state.personal.forget(snapshot.rounds | (saving.rounds if saving else set()))
 
     def _rewind_twins(self) -> None:
         for twin, state in zip(self._twins, self.progress.twins, strict=True):
