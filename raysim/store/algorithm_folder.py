@@ -131,12 +131,9 @@ class AlgorithmFolder:
         """Checkpoint that is being written."""
         self._schema = metrics_schema(columns)
         self._metrics = Journal(path / "metrics.journal", self._schema, marks.get("metrics", JournalMark()))
-        self._rows = UPDATES.append(REPORTED) if reports else UPDATES
-        for field in list(of_clients.schema)[1:]:
-            self._rows = self._rows.append(field)
-        self._rows = self._rows.append(OUTCOME) if outcomes else self._rows
+        further = [REPORTED] * reports + list(of_clients.schema)[1:] + [OUTCOME] * outcomes
+        self._rows = pa.schema([*UPDATES, *further])
         self._of_clients = of_clients
-        """Ids of the training clients and further facts about them."""
         self._updates = Journal(path / "updates.journal", self._rows, marks.get("updates", JournalMark()))
         self._marks = marks
         self._checkpoints = checkpoints
@@ -259,13 +256,21 @@ class AlgorithmFolder:
 
     def _write(self, row: Mapping[str, Any], report: RoundReport) -> None:
         started = time.perf_counter()
-        self._updates.append(_update_rows(row["round"], report, self._rows, self._of_clients))
+        self._append_updates(row["round"], _counted(report, REPORTED in self._rows))
         if report.dropped is not None and len(report.dropped):
-            self._updates.append(_dropped_rows(row["round"], report.dropped, self._rows, self._of_clients))
+            self._append_updates(row["round"], _dropped(report.dropped))
         # Only the writer knows this time. It leaves out the row itself, which holds it.
         row = {**row, "seconds_write": time.perf_counter() - started}
         self._metrics.append(pa.RecordBatch.from_pylist([row], self._schema))
         self._written(row)
+
+    def _append_updates(self, round_number: int, columns: Mapping[str, Any]) -> None:
+        """Append rows of a round to the updates; a column without values is null."""
+        clients, schema = columns["client"], self._rows
+        known = {**columns, "round": np.full(len(clients), round_number), **_facts(clients, self._of_clients)}
+        nothing = pa.nulls(len(clients))
+        arrays = [pa.array(known.get(field.name, nothing)).cast(field.type) for field in schema]
+        self._updates.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 
 def tidy(path: Path) -> None:
@@ -273,14 +278,12 @@ def tidy(path: Path) -> None:
     remove_made(path, STATE_FILES)
 
 
-def _update_rows(
-    round_number: int, report: RoundReport, schema: pa.Schema, of_clients: pa.RecordBatch
-) -> pa.RecordBatch:
-    rows, blocks = report.updates, report.blocks
+def _counted(report: RoundReport, reports: bool) -> dict[str, Any]:
+    """Return the columns of updates that counted; with `reports` also the numbers that each returned."""
+    rows = report.updates
     columns: dict[str, Any] = {
-        "round": np.full(len(rows), round_number),
         "client": rows.clients,
-        "block": blocks,
+        "block": report.blocks,
         "samples": rows.column("samples"),
         "steps": rows.column("steps"),
         "loss": pa.array(rows.column("loss"), mask=rows.column("steps") == 0),
@@ -289,32 +292,22 @@ def _update_rows(
         "nonfinite": list(rows.nonfinite),
         "machine_block_seconds": _of_block(report, "seconds"),
         "machine_actor": _of_block(report, "actor"),
+        OUTCOME.name: np.full(len(rows), "counted"),
     }
-    columns |= _facts(rows.clients, of_clients)
-    columns[OUTCOME.name] = np.full(len(rows), "counted")
-    if REPORTED.name in schema.names:
+    if reports:
         columns[REPORTED.name] = pa.array([list(own_numbers(each).items()) for each in rows.reports()], REPORTED.type)
-    arrays = [pa.array(columns[field.name]).cast(field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return columns
 
 
-def _dropped_rows(
-    round_number: int, dropped: DroppedUpdates, schema: pa.Schema, of_clients: pa.RecordBatch
-) -> pa.RecordBatch:
-    """Return the rows of updates that never counted; nothing was computed, so most columns are null."""
-    columns: dict[str, Any] = {
-        "round": np.full(len(dropped), round_number),
+def _dropped(dropped: DroppedUpdates) -> dict[str, Any]:
+    """Return the columns of updates that never counted; nothing was computed, so the others are null."""
+    return {
         "client": dropped.clients,
         "samples": dropped.samples.astype(np.int64),
         "steps": np.zeros(len(dropped), np.int64),
         "weight": np.zeros(len(dropped)),
-        **_facts(dropped.clients, of_clients),
         OUTCOME.name: list(dropped.outcomes),
     }
-    known = {name: pa.array(values) for name, values in columns.items()}
-    nothing = pa.nulls(len(dropped))
-    arrays = [known.get(field.name, nothing).cast(field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def client_facts(options: Iterable[Option], census: Census, seed: int) -> pa.RecordBatch:

@@ -12,12 +12,7 @@ from pathlib import Path
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from algorithms import (
-    Algorithm,
-    Packed,
-    PersonalLedger,
-    State,
-)
+from algorithms import Algorithm, Packed, PersonalLedger, State
 from algorithms.core.errors import DamagedError
 from algorithms.core.personal import FULL, check_records
 from algorithms.core.rows import UpdateRows

@@ -12,17 +12,7 @@ from pathlib import Path
 from partitioning.common.disk import lock
 from partitioning.store.writing import remove_drafts, remove_population
 from raysim.common.errors import InputError
-from raysim.common.names import (
-    ALGORITHM_FILES,
-    CONFIG,
-    DRAFTS,
-    POPULATION,
-    RUN_LOG,
-    RUN_NAMES,
-    SUMMARY,
-    WATCH,
-    in_use,
-)
+from raysim.common.names import ALGORITHM_FILES, CONFIG, DRAFTS, POPULATION, RUN_LOG, RUN_NAMES, SUMMARY, WATCH, in_use
 from raysim.common.surface import assigned, call
 from raysim.store.journal import batches
 
