@@ -55,7 +55,6 @@ class ClientActor:
         """Set up the worker for the following blocks.
 
         Args:
-            plan: plan of the worker.
             store: access to personal state for nodes that do not see its folder; None if all nodes see it.
             copy: folder of the population's copy on this node; None if it was not copied.
 
@@ -79,7 +78,6 @@ class ClientActor:
         """Run neighbouring blocks.
 
         Args:
-            function: function of each block.
             blocks: blocks, each with the number of its own values.
             common: number of values that all blocks take.
             values: the common values, then the blocks' own.

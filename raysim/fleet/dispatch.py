@@ -54,7 +54,6 @@ class BlockQueue:
 
     @property
     def waits(self) -> bool:
-        """Whether a block waits."""
         return bool(self._waiting)
 
     def scatter(self) -> None:
@@ -167,10 +166,7 @@ class ActorTask:
 class JoinValues(Function):
     """Function that joins the values of neighbouring nodes, which its block has as references.
 
-    Args:
-        function: function that made the values.
-        root: node of the joined value.
-        nodes: nodes of the values, from left to right.
+    `nodes` are those of the values, from left to right, and `root` is that of the joined value.
     """
 
     function: Function
@@ -368,10 +364,7 @@ class BlockDispatcher:
 def groups_of(root: Node, most: int, sites: Sequence[int | None] | None = None) -> list[Node]:
     """Cut the tree into groups, from left to right: its largest nodes of at most `most` blocks and of one site.
 
-    Args:
-        root: node over all blocks.
-        most: blocks a group.
-        sites: site of each block; None if sites may be mixed.
+    `sites` has the site of each block; None if sites may be mixed.
     """
     mixed = sites is not None and len(set(sites[root.start : root.stop])) > 1
     if root.is_leaf or (len(root.blocks) <= most and not mixed):
@@ -380,11 +373,8 @@ def groups_of(root: Node, most: int, sites: Sequence[int | None] | None = None) 
 
 
 def group_size(group: int | Literal["auto"], blocks: int, hosts: int) -> int:
-    """Return the blocks a group; "auto" gives each of Ray's nodes a few groups: ceil(blocks / (4 nodes)).
+    """Return the blocks a group; "auto" gives each of Ray's nodes a few groups: ceil(blocks / (4 hosts)).
 
-    Args:
-        group: value of `fleet.group`.
-        blocks: number of blocks.
-        hosts: Ray's nodes with client actors.
+    `group` is the value of `fleet.group`, and `hosts` the number of nodes with client actors.
     """
     return -(-blocks // (GROUPS_PER_NODE * max(1, hosts))) if group == "auto" else group

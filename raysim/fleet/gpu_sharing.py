@@ -115,9 +115,7 @@ def gpus_of(nodes: Sequence[RayNode]) -> int:
 def idle_notice(places: int, plans: Mapping[str, WorkerPlan]) -> str:
     """Return the notice that a round has fewer blocks than GPUs or actors; "" if smaller blocks would not help.
 
-    Args:
-        places: number of GPUs, or of actors if these are more.
-        plans: plan of each algorithm, by name.
+    `places` is the number of GPUs, or of actors if these are more.
     """
     plan = max(plans.values(), key=lambda each: each.blocks)
     smaller = ceil(plan.cohort / places)
@@ -139,10 +137,7 @@ def measured_by(
 ) -> tuple[int, int]:
     """Return the most bytes that an actor takes of a GPU, and the GPU's bytes, as a client actor measures them.
 
-    Args:
-        probe: handle of the actor, which has a whole GPU.
-        plans: plan of each algorithm, by name.
-        copy_to: function that gives a node a copy of a plan's population; see `FileServer`.
+    The probe is the handle of an actor with a whole GPU. For `copy_to` see `FileServer`.
     """
     fetch_results([probe.fingerprint.remote()], START_SECONDS)
     found: list[tuple[int, int]] = []
@@ -200,9 +195,7 @@ def largest_block(plan: WorkerPlan) -> Block:
 def _evaluations(plan: WorkerPlan, values: int) -> Iterator[tuple[Evaluate, Block]]:
     """Yield an evaluation of the largest clients, and one of slices of the global test set.
 
-    Args:
-        plan: plan of the worker.
-        values: values of one sample.
+    `values` is the number of values of a sample.
     """
     population = Population.open(plan.population)
     parts: tuple[SamplePart | None, ...] = ("all", None)

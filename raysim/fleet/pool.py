@@ -129,8 +129,7 @@ class ActorPool:
     def stand_in(self, absence: str) -> bool:
         """Let the driver run all blocks until an actor is ready; return whether it may.
 
-        Args:
-            absence: reason why no actor is ready, for the notice.
+        The notice gives the reason for the actors' absence.
         """
         if self.arrived or not self.driver_may_help:
             return False
@@ -155,10 +154,6 @@ class ActorPool:
 
     def fit(self, plans: Mapping[str, WorkerPlan], updates: int) -> None:
         """Start the actors if their number depends on the plans; let Ray start late if the run is to prove long first.
-
-        Args:
-            plans: plan of each algorithm, by name.
-            updates: client updates of the run.
 
         Raises:
             InputError: the actors do not fit the nodes, their GPUs or the population's sites.

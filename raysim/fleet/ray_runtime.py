@@ -123,11 +123,7 @@ class RayThread:
             ENDING[:] = [thread for thread in (*ENDING, self._thread) if thread.is_alive()]
 
     def wait(self, seconds: float = START_SECONDS) -> None:
-        """Wait until Ray runs or the run goes on without it, and raise the error of Ray's start.
-
-        Args:
-            seconds: time to wait; 0 only looks.
-        """
+        """Wait until Ray runs or the run goes on without it (0 only looks), and raise the error of Ray's start."""
         late = f"Ray did not start within {seconds} s"
         if not self._up.wait(seconds) and seconds and not self._goes_on(late):
             raise RayStartError(f"{late}; see its log, or use {given('inline')}")
@@ -224,7 +220,10 @@ def _connected(folder: Path | None = None, **given: Any) -> Iterator[None]:
             else:
                 # Logical CPUs: more actors than cores share the cores, and give the same bytes.
                 ours = {ray_cleanup.MARK: str(folder), NICENESS: os.environ.get(NICENESS, "0")}
-                with _environment(ours), patient(), _loopback(), lean():
+                # Without support for clusters Ray listens on this machine only. `_node_ip_address="127.0.0.1"` does not
+                # help: Ray takes it for the address that others see.
+                local = _changed(CLUSTER_SWITCH.module(), {CLUSTER_SWITCH.name: False})
+                with _environment(ours), patient(), local, lean():
                     # A subfolder, because Ray makes its own folder readable for everybody.
                     ray.init(include_dashboard=False, _temp_dir=str(folder / "ray"), **given, **QUIET)
         yield
@@ -291,16 +290,6 @@ def _forget_token() -> None:
     """Make Ray read its token anew."""
     if tokens := TOKENS.find():
         tokens.instance().reset_cache()
-
-
-@contextmanager
-def _loopback() -> Iterator[None]:
-    """Make a Ray that starts in the context listen on this machine only, as it does without support for clusters.
-
-    `_node_ip_address="127.0.0.1"` does not help: Ray takes it for the address that others see.
-    """
-    with _changed(CLUSTER_SWITCH.module(), {CLUSTER_SWITCH.name: False}):
-        yield
 
 
 @contextmanager

@@ -70,12 +70,7 @@ def located(plan: WorkerPlan, copy: Path | None = None) -> WorkerPlan | None:
 
 
 class PopulationSender:
-    """Ray actor on the driver's node that reads a population's files for nodes that do not see them.
-
-    Args:
-        folder: folder of the population.
-        size: bytes of a piece.
-    """
+    """Ray actor on the driver's node that reads a population's files for nodes that do not see them, in pieces."""
 
     def __init__(self, folder: Path, size: int = PIECE) -> None:
         self._folder, self._size = folder, size
@@ -192,10 +187,6 @@ class StoreServer:
 
     This class does not inherit from `PersonalStore`, because Ray alters the signatures of an actor's methods, in the
     driver too.
-
-    Args:
-        folder: folder of the personal state.
-        layout: layout of the personal entries.
     """
 
     def __init__(self, folder: Path, layout: Layout) -> None:
@@ -211,12 +202,7 @@ class StoreServer:
 
 
 class RemotePersonalStore(PersonalStore):
-    """Personal store whose records an actor on the driver's node writes and reads.
-
-    Args:
-        store: local store that it replaces.
-        server: actor with the records.
-    """
+    """Personal store whose records an actor on the driver's node writes and reads, instead of the local store."""
 
     def __init__(self, store: PersonalStore, server: Any) -> None:
         super().__init__(store.folder, store.layout)

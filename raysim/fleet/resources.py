@@ -188,9 +188,7 @@ def _description(node: RayNode) -> str:
 def capacity(each: float, nodes: Sequence[float]) -> float:
     """Return the number of actors that fit. An actor never spans two nodes, nor a fraction two devices.
 
-    Args:
-        each: amount of a resource that an actor takes.
-        nodes: amount of it on each node.
+    `each` is the amount of a resource that an actor takes, and `nodes` the amount on each node.
     """
     if each == 0:
         return inf
