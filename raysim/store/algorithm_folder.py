@@ -142,11 +142,7 @@ class AlgorithmFolder:
         self._background = Background(lambda work, *given: work(*given))
 
     def append(self, row: Mapping[str, Any], report: RoundReport) -> None:
-        """Schedule the rows of a round: one in the metrics, one per client update.
-
-        Args:
-            row: row of the round; a missing column becomes null.
-            report: report of the round.
+        """Schedule the rows of a round: one in the metrics, whose missing columns are null, and one per client update.
 
         Raises:
             Exception: an earlier round could not be written, such as a full disk; `finish` and `close` raise it, too.
@@ -160,9 +156,6 @@ class AlgorithmFolder:
 
     def accounts(self, clients: np.ndarray) -> dict[str, np.ndarray]:
         """Wait for all rows, and return each client's sums, [n] each; see `participation`.
-
-        Args:
-            clients: ids in ascending order, int64 [n].
 
         Raises:
             DamagedError: a journal is not as it was written.
@@ -312,11 +305,6 @@ def _dropped(dropped: DroppedUpdates) -> dict[str, Any]:
 
 def client_facts(options: Iterable[Option], census: Census, seed: int) -> pa.RecordBatch:
     """Return the ids of the training clients, `client`, and the columns about them of some options.
-
-    Args:
-        options: options of an algorithm.
-        census: training clients.
-        seed: seed of the run.
 
     Raises:
         InputError: a column has the name of another, or no value for each client.

@@ -83,10 +83,7 @@ class Checkpoints:
         self._round = 0
 
     def newest(self, notice: Callable[[str], None]) -> Snapshot | None:
-        """Return the newest intact checkpoint; remove damaged ones and report them.
-
-        Args:
-            notice: receiver of a line per damaged checkpoint.
+        """Return the newest intact checkpoint; remove damaged ones, and pass a line about each to `notice`.
 
         Raises:
             InputError: a run on another machine, or of another experiment, wrote it.
@@ -106,9 +103,7 @@ class Checkpoints:
     def write(self, snapshot: Snapshot, marks: Mapping[str, JournalMark]) -> None:
         """Write a checkpoint unless its round has one, and return once it would survive a power failure.
 
-        Args:
-            snapshot: the run after an aggregation.
-            marks: ends of the journals at that time, by name.
+        `marks` are the ends of the journals at the time of the snapshot, by name.
         """
         if snapshot.state.round == self._round:
             return
@@ -174,12 +169,7 @@ class Checkpoints:
 
 
 def check_same(folder: Path, there: Mapping[str, str], here: Mapping[str, str]) -> None:
-    """Check that everything that determines a run's bytes is unchanged.
-
-    Args:
-        folder: folder of the algorithm.
-        there: values at the start of the run.
-        here: values now.
+    """Check that everything that determines an algorithm's bytes is the same here as it was there, when its run began.
 
     Raises:
         InputError: one differs; both values are named.

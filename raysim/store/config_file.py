@@ -64,11 +64,7 @@ def _sealed(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def check_config(path: Path, config: Mapping[str, Any]) -> None:
-    """Check that a configuration is the one that raysim wrote, apart from the keys in `FREE`.
-
-    Args:
-        path: file of the configuration.
-        config: its tables.
+    """Check that a file's configuration is the one that raysim wrote, apart from the keys in `FREE`.
 
     Raises:
         InputError: a key differs; the first one is named.

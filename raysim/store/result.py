@@ -100,13 +100,7 @@ class AlgorithmResult:
     def evaluated(
         self, row: Mapping[str, Any], metrics: Mapping[str, float], targets: Mapping[str, float]
     ) -> AlgorithmResult:
-        """Return the result with the evaluation of its last round.
-
-        Args:
-            row: row of the round.
-            metrics: value by column.
-            targets: values to reach, by column.
-        """
+        """Return the result with the evaluation of its last round; metrics and targets, values to reach, by column."""
         history = self.history.after(row["round"], metrics, targets)
         reached = [column for column, number in history.reached.items() if number == row["round"]]
         after = {} if self.simulated_seconds is None else dict.fromkeys(reached, self.simulated_seconds)
@@ -124,7 +118,6 @@ class RunProgress:
     """Progress of an algorithm up to the last written round.
 
     Args:
-        result: result so far.
         last: number of the last round, as far as it is decided.
         chosen: state whose model would be written.
         latest: newest metrics.
@@ -140,12 +133,7 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run after an aggregation: everything that determines its remaining rounds.
-
-    Args:
-        state: state after the aggregation.
-        progress: progress up to that round.
-    """
+    """A run after an aggregation: everything that determines its remaining rounds."""
 
     state: State
     progress: RunProgress

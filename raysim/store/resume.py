@@ -80,11 +80,7 @@ def own_modules(experiment: Experiment) -> set[str]:
 
 
 def settings(experiment: Experiment, name: str) -> dict[str, str]:
-    """Return the settings that determine an algorithm's result, apart from its data and the machine.
-
-    Args:
-        experiment: resolved experiment.
-        name: folder name of the algorithm.
+    """Return the settings of a resolved experiment that determine an algorithm's result, without data and machine.
 
     Returns:
         a value in JSON by dotted key, and a sha256 by file of the user's own code.
@@ -166,15 +162,13 @@ def read_result(folder: Path, experiment: Experiment) -> AlgorithmResult | None:
     tidy(folder)
     best = {column: each["value"] for column, each in summary["best"].items()}
     best_round = {column: each["round"] for column, each in summary["best"].items()}
-    reached = {column: each["round"] for column, each in summary["reached"].items() if each["round"] is not None}
+    targets = {column: each for column, each in summary["reached"].items() if each["round"] is not None}
+    reached = {column: each["round"] for column, each in targets.items()}
+    after = {column: each.get("simulated_seconds") for column, each in targets.items()}
     own: dict[str, Any] = {
         "name": folder.name,
-        "sent": {column: summary["reached"][column].get("bytes_up") for column in reached},
-        "reached_after": {
-            column: seconds
-            for column in reached
-            if (seconds := summary["reached"][column].get("simulated_seconds")) is not None
-        },
+        "sent": {column: each.get("bytes_up") for column, each in targets.items()},
+        "reached_after": {column: seconds for column, seconds in after.items() if seconds is not None},
         "algorithm": experiment.compose(folder.name).having(*measuring(experiment.evaluate.measures)),
         "history": EvaluationHistory(summary["evaluations"], best, best_round, summary["gained"], reached),
     }

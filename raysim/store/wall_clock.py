@@ -17,12 +17,7 @@ from raysim.watching.stopwatch import StageTime
 
 @dataclass(frozen=True)
 class CommandTime:
-    """Stages of one command, which add up to its wall clock.
-
-    Args:
-        command: "run" or "resume".
-        stages: stages in order.
-    """
+    """Stages in order of one command, "run" or "resume", which add up to its wall clock."""
 
     command: str
     stages: Sequence[StageTime]
