@@ -79,11 +79,7 @@ class RunPlan:
 
 
 def targets_of(experiment: Experiment, population: Population) -> Targets:
-    """Return the data that an experiment evaluates on.
-
-    Args:
-        experiment: experiment as its file has it.
-        population: population in the view of its fold.
+    """Return the data that an experiment, as its file has it, evaluates on; the population is in the view of its fold.
 
     Raises:
         InputError: the population lacks a wanted target, or a column is not measured.
@@ -112,7 +108,6 @@ def plan_run(
         targets: data to evaluate on.
         folder: folder of the run, which receives the values that columns were encoded by.
         names: folders of the algorithms to plan.
-        device: "cpu" or "cuda".
         samples: prepared samples of the population; by default they are prepared here.
 
     Raises:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from algorithms import RoundReport, State
-from algorithms.core.report import DroppedUpdates
 from raysim.common.errors import StoppedError
 from raysim.fleet.inline import InlineFleet
 from raysim.measures.evaluate import Evaluation
@@ -46,11 +45,9 @@ class UnwrittenRound:
 
     Args:
         state: state after the round.
-        report: report of the round.
         row: row of the round so far.
         is_evaluated: whether an evaluation is due.
         is_measured: whether an evaluation is due, or twins.
-        evaluation: evaluation under way.
     """
 
     state: State
@@ -64,12 +61,7 @@ class UnwrittenRound:
 class Records:
     """Rows of the rounds: the last one waits for its evaluation, the others are written.
 
-    Args:
-        plan: the run.
-        fleet: fleet that evaluates.
-        files: files of the algorithm.
-        watcher: observer of the run.
-        snapshot: the run so far.
+    `snapshot` is the run so far.
     """
 
     def __init__(
@@ -273,7 +265,7 @@ def _reported(report: RoundReport) -> dict[str, Any]:
     rows = report.updates
     labels = np.where(rows.trained, rows.column("labelled"), 0.0)
     losses, labels = rows.column("loss")[labels > 0], labels[labels > 0]
-    return {
+    row: dict[str, Any] = {
         "aggregated": report.aggregated,
         "train_loss": float(np.average(losses, weights=labels)) if len(labels) else None,
         "updates": len(rows),
@@ -281,10 +273,8 @@ def _reported(report: RoundReport) -> dict[str, Any]:
         "exchanges": report.exchanges,
         "bytes_up": report.bytes_up,
         "bytes_down": report.bytes_down,
-        **({} if report.dropped is None else _dropped(report.dropped)),
     }
-
-
-def _dropped(dropped: DroppedUpdates) -> dict[str, Any]:
-    late, vanished = dropped.count("late"), dropped.count("vanished")
-    return {"late": late, "vanished": vanished, "samples_wasted": float(dropped.samples.sum())}
+    if (dropped := report.dropped) is not None:
+        late, vanished = dropped.count("late"), dropped.count("vanished")
+        row |= {"late": late, "vanished": vanished, "samples_wasted": float(dropped.samples.sum())}
+    return row

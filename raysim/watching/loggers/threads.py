@@ -37,7 +37,6 @@ class LoggerThreads:
     """Context of a run's loggers; on exit it waits until they are done or their time is up.
 
     Args:
-        run: run to log.
         loggers: loggers by name, each for a process of its own.
         within: loggers by name that this process calls, because they share its state; they must not draw.
         notice: receiver of one text per logger that fails.
@@ -151,10 +150,7 @@ class LoggerProcess:
     """Function that calls methods of a logger in a process of its own, and waits for each.
 
     Default generators belong to a process. A logger that drew in the run's process would take the draws of client
-    updates that run at the same time.
-
-    Args:
-        logger: logger, which is copied to the process.
+    updates that run at the same time. The process has a copy of the logger.
     """
 
     def __init__(self, logger: Logger) -> None:
