@@ -10,6 +10,7 @@ from statistics import median
 from time import monotonic
 from typing import TYPE_CHECKING
 
+import rich.console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 PATIENCE = (2, 5)
 """Seconds before the first report on a copy, and between two reports."""
-
 
 PERIOD = 10
 """Seconds between two lines on the rounds, for an output that is no terminal."""
@@ -130,7 +130,7 @@ class Remaining:
 class LineWatcher(Watcher):
     """Writer of events as lines, for an output that is no terminal."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: rich.console.Console) -> None:
         self._console = console
         self._is_due = at_most_every(PERIOD, first=PERIOD)
         self._beside: Callable[[], str] = str
@@ -142,7 +142,7 @@ class LineWatcher(Watcher):
 
     def beside(self, current: Callable[[], str]) -> None:
         self._beside = current
-        self._say_what_is_beside()
+        self._show_what_is_beside()
 
     def notice(self, text: str) -> None:
         self._console.print(f"notice: {text}", soft_wrap=True)
@@ -157,7 +157,7 @@ class LineWatcher(Watcher):
         self._console.print(f"{name}: {what if rounds else 'no rounds, the initial model alone'}")
 
     def block(self, block: Block) -> None:
-        self._say_what_is_beside()
+        self._show_what_is_beside()
 
     def round(self, round_number: int, metrics: dict[str, float]) -> None:
         self._remaining.round(round_number)
@@ -167,36 +167,25 @@ class LineWatcher(Watcher):
             times = ", ".join(filter(None, (elapsed, _left(self._remaining))))
             self._console.print("  ".join(filter(None, (place, _accuracy(metrics), times))), soft_wrap=True)
 
-    def _say_what_is_beside(self) -> None:
+    def _show_what_is_beside(self) -> None:
         text = self._beside()
         if text and text != self._said:
             self._said = text
             self.stage(text)
 
 
-class BarWatcher(Watcher):
-    """Live bars on the terminal."""
+class BarWatcher(LineWatcher):
+    """Live bars on the terminal, below the lines of notices and of output."""
 
     def __init__(self, progress: Progress) -> None:
+        super().__init__(progress.console)
         self._progress = progress
-        self._remaining = Remaining(0)
         self._stage = progress.add_task("starting", total=None, note="", remaining=self._remaining)
         self._bar = self._stage
         self._rounds, self._updates, self._cohort = 0, 0, 1
-        self._beside: Callable[[], str] = str
 
     def stage(self, text: str) -> None:
         self._progress.update(self._stage, description=caption(text), visible=True)
-
-    def beside(self, current: Callable[[], str]) -> None:
-        self._beside = current
-        self._show_what_is_beside()
-
-    def notice(self, text: str) -> None:
-        self._progress.console.print(f"notice: {text}", soft_wrap=True)
-
-    def line(self, text: str) -> None:
-        self._progress.console.print(text, soft_wrap=True, highlight=False)
 
     def begin(self, name: str, rounds: int, cohort: int, done: int = 0) -> None:
         self._rounds, self._updates, self._cohort = done, 0, cohort
