@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch.nn import Module
 
@@ -14,7 +14,7 @@ from algorithms import DivergedError as AlgorithmDivergedError
 from algorithms import Purpose, Robust, State, TrimmedMean, begin
 from algorithms.rounds.timed import in_virtual_time
 from raysim.common.errors import of_algorithm
-from raysim.fleet.inline import InlineFleet, InlineWorkplace
+from raysim.fleet import RunFleet, Workplace
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.columns import columns_of
 from raysim.measures.evaluate import evaluate
@@ -33,10 +33,6 @@ from raysim.watching.log import log_algorithm
 from raysim.watching.loggers.threads import LoggerThreads
 from raysim.watching.stopwatch import RoundSeconds
 
-if TYPE_CHECKING:  # They import Ray, which a run in this process does not need.
-    from raysim.fleet.client_actors import ClientActors
-    from raysim.fleet.ray_fleet import RayFleet
-
 LOG = logging.getLogger("raysim")
 
 
@@ -50,7 +46,7 @@ class StartedRun:
     """
 
     plan: RunPlan
-    place: ClientActors | InlineWorkplace
+    place: Workplace
     location: RunLocation
     options: RunOptions
     loggers: LoggerThreads
@@ -126,7 +122,7 @@ def _files(
     )
 
 
-def _beginning(run: RunPlan, plan: AlgorithmPlan, module: Module, fleet: InlineFleet | RayFleet) -> Snapshot:
+def _beginning(run: RunPlan, plan: AlgorithmPlan, module: Module, fleet: RunFleet) -> Snapshot:
     """Return the run before its first round."""
     state = begin(module, fleet, run.experiment.seed, plan.rounds)
     twins = tuple(twin.state for twin in twins_of(run.experiment.evaluate.measures, state, run.targets))
@@ -134,7 +130,7 @@ def _beginning(run: RunPlan, plan: AlgorithmPlan, module: Module, fleet: InlineF
 
 
 def _trained(
-    run: StartedRun, plan: AlgorithmPlan, fleet: InlineFleet | RayFleet, files: AlgorithmFolder, snapshot: Snapshot
+    run: StartedRun, plan: AlgorithmPlan, fleet: RunFleet, files: AlgorithmFolder, snapshot: Snapshot
 ) -> tuple[State, AlgorithmResult]:
     """Run the rounds that are left; return the state of the model to be written, and the result."""
     state, name, workers, watcher = snapshot.state, plan.name, plan.workers, run.options.watcher

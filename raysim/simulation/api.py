@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from partitioning import Population
 from raysim.common.errors import InputError, one_input_error
@@ -19,6 +19,7 @@ from raysim.config.read import changed, module_folders, read
 from raysim.data.catalogue import MEMORY
 from raysim.data.features import LABEL
 from raysim.data.memory import HeldData, take_objects
+from raysim.fleet import Workplace
 from raysim.fleet.actors import Actors
 from raysim.fleet.machine import settled
 from raysim.fleet.user_code import pickled_by_value
@@ -43,10 +44,6 @@ from raysim.watching.loggers.threads import LoggerThreads
 from raysim.watching.notebook import default_watcher
 from raysim.watching.progress import Watcher
 from raysim.watching.stopwatch import Stopwatch
-
-if TYPE_CHECKING:  # Ray takes a second to import
-    from raysim.fleet.client_actors import ClientActors
-    from raysim.fleet.inline import InlineWorkplace
 
 LOG = logging.getLogger("raysim")
 
@@ -267,7 +264,7 @@ def _run_algorithms(
 
 
 @contextmanager
-def _ended(place: ClientActors | InlineWorkplace, options: RunOptions) -> Iterator[None]:
+def _ended(place: Workplace, options: RunOptions) -> Iterator[None]:
     """Begin the stage "end" after the context, and say what it waits for."""
 
     def end() -> None:

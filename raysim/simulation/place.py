@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from raysim.common.errors import InputError
 from raysim.common.surface import assigned, given, option
 from raysim.config.experiment import Experiment
 from raysim.config.tables import MOST_ACTORS, FleetTable
+from raysim.fleet import Workplace
 from raysim.fleet.actors import Actors
 from raysim.fleet.address import check_address
 from raysim.fleet.gpus import require_gpu
-
-if TYPE_CHECKING:  # They import torch, and Ray, which a run in this process does not need.
-    from raysim.fleet.client_actors import ClientActors
-    from raysim.fleet.inline import InlineWorkplace
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ class Place:
         if self.fleet is None and not self.is_here(experiment):
             require_gpu(experiment.fleet.gpus_per_actor, self.address)
 
-    def workplace(self, experiment: Experiment) -> ClientActors | InlineWorkplace:
+    def workplace(self, experiment: Experiment) -> Workplace:
         """Return the place where the experiment's blocks run; it starts as a context."""
         table = experiment.fleet
         if self.fleet is not None:

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from algorithms import RoundReport, State
 from raysim.common.errors import StoppedError
-from raysim.fleet.inline import InlineFleet
+from raysim.fleet import RunFleet
 from raysim.measures.evaluate import Evaluation
 from raysim.measures.selection import ROUNDS_AFTER
 from raysim.measures.twins import twins_of, verdict
@@ -23,9 +23,6 @@ from raysim.store.algorithm_folder import AlgorithmFolder
 from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 from raysim.watching.log import at_most_every
 from raysim.watching.progress import Watcher
-
-if TYPE_CHECKING:  # It imports Ray, which a run in this process does not need.
-    from raysim.fleet.ray_fleet import RayFleet
 
 LOG = logging.getLogger("raysim")
 
@@ -65,7 +62,7 @@ class Records:
     """
 
     def __init__(
-        self, plan: RunPlan, fleet: InlineFleet | RayFleet, files: AlgorithmFolder, watcher: Watcher, snapshot: Snapshot
+        self, plan: RunPlan, fleet: RunFleet, files: AlgorithmFolder, watcher: Watcher, snapshot: Snapshot
     ) -> None:
         self.name, self.progress = files.path.name, snapshot.progress
         self._fleet, self._files, self._watcher, self._targets = fleet, files, watcher, plan.targets
@@ -254,7 +251,7 @@ class Records:
         self._watcher.notice(f"{self.name}: {text}")
 
 
-def _counts(fleet: InlineFleet | RayFleet) -> dict[str, float]:
+def _counts(fleet: RunFleet) -> dict[str, float]:
     """Return the bytes that a fleet has moved so far, and the seconds that it has spent on starting actors."""
     moved = {f"machine_bytes_{name}": getattr(fleet.traffic, name) for name in TRAFFIC}
     return {**moved, "starting": fleet.starting}
