@@ -106,16 +106,6 @@ def log_command_time(path: Path, command: str, stages: Sequence[StageTime]) -> N
             LOG.info("of these: %s", f"{name}: {parts}" if name else parts)
 
 
-def logged(notice: Callable[[str], object]) -> Callable[[str], None]:
-    """Return a function that logs a text and passes it to `notice`."""
-
-    def both(text: str) -> None:
-        LOG.info("%s", text)
-        notice(text)
-
-    return both
-
-
 def log_population(population: Population) -> None:
     """Log the numbers of clients, samples and classes."""
     sizes = sorted(population.sizes.tolist())
