@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -22,14 +21,13 @@ from algorithms.parts.cohort import client_updates
 from algorithms.parts.option import Draft
 from partitioning import Population
 from raysim.common.errors import InputError, of_algorithm
+from raysim.common.log import LOG
 from raysim.data.shards import DEVICE_SHARE
 from raysim.fleet.calls import START_SECONDS, fetch_results
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.resources import ActorDemand, RayNode, capacity
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.scoring import Evaluate, block_samples
-
-LOG = logging.getLogger("raysim")
 
 MARGIN = 0.1
 """Free share of an actor's part of a GPU: torch's allocator does not fill every gap."""

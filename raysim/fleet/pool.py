@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections import Counter
@@ -14,6 +13,7 @@ from typing import Any, Literal
 import ray
 
 from raysim.common.errors import InputError, RetriesSpentError
+from raysim.common.log import LOG
 from raysim.fleet.calls import START_SECONDS, ActorLostError, ActorTimeouts, fetch_results, late_message
 from raysim.fleet.client_actor import ClientActor
 from raysim.fleet.dispatch import ReadyActor
@@ -25,8 +25,6 @@ from raysim.fleet.ray_runtime import RayThread, check_answers
 from raysim.fleet.remote_files import FileServer
 from raysim.fleet.resources import ActorDemand, ActorResources, living_nodes, site_names
 from raysim.fleet.worker_plan import WorkerPlan
-
-LOG = logging.getLogger("raysim")
 
 
 class ActorPool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import signal
@@ -21,6 +20,7 @@ import ray
 from ray.exceptions import AuthenticationError, RpcError
 
 from raysim.common.errors import InputError, RayStartError
+from raysim.common.log import LOG
 from raysim.common.surface import assigned, given
 from raysim.fleet import ray_cleanup
 from raysim.fleet.address import check_address
@@ -28,8 +28,6 @@ from raysim.fleet.calls import START_SECONDS, ActorTimeouts, one_line
 from raysim.fleet.prometheus import PUBLISH_SECONDS
 from raysim.fleet.ray_private import CLUSTER_SWITCH, CONTROL_STORE, NODE, TOKEN_SETTINGS, TOKENS, draw_apart
 from raysim.fleet.resources import living_nodes, this_node
-
-LOG = logging.getLogger("raysim")
 
 ANSWER_SECONDS = 10
 """Time that the head of a cluster may take to answer."""

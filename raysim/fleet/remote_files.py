@@ -5,7 +5,6 @@ Each node has one copy of the population, sent through Ray's object store or fet
 
 from __future__ import annotations
 
-import logging
 import platform
 import uuid
 from collections import OrderedDict
@@ -27,10 +26,9 @@ from partitioning.common.disk import DiskFullError
 from partitioning.store.fetching import cached_folder, copy_to_cache, has_manifest, is_whole
 from partitioning.store.manifest import MANIFEST
 from raysim.common.errors import InputError
+from raysim.common.log import LOG
 from raysim.fleet.resources import this_node
 from raysim.fleet.worker_plan import WorkerPlan
-
-LOG = logging.getLogger("raysim")
 
 PIECE = 16 * 2**20
 """Bytes sent at once."""

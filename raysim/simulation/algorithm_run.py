@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from algorithms import DivergedError as AlgorithmDivergedError
 from algorithms import Purpose, Robust, State, TrimmedMean, begin
 from algorithms.rounds.timed import in_virtual_time
 from raysim.common.errors import of_algorithm
+from raysim.common.log import LOG
 from raysim.fleet import RunFleet, Workplace
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.columns import columns_of
@@ -32,8 +32,6 @@ from raysim.store.resume import own_modules, settings, shown, summary_of
 from raysim.watching.log import log_algorithm
 from raysim.watching.loggers.threads import LoggerThreads
 from raysim.watching.stopwatch import RoundSeconds
-
-LOG = logging.getLogger("raysim")
 
 
 @dataclass(frozen=True)

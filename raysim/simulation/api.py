@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -13,6 +12,7 @@ from typing import Any
 
 from partitioning import Population
 from raysim.common.errors import InputError, one_input_error
+from raysim.common.log import LOG
 from raysim.common.names import CONFIG, POPULATION, REPORT, RUN_LOG, WATCH
 from raysim.config.experiment import Experiment
 from raysim.config.read import changed, module_folders, read
@@ -44,8 +44,6 @@ from raysim.watching.loggers.threads import LoggerThreads
 from raysim.watching.notebook import default_watcher
 from raysim.watching.progress import Watcher
 from raysim.watching.stopwatch import Stopwatch
-
-LOG = logging.getLogger("raysim")
 
 
 def run(

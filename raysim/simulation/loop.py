@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-
 from algorithms import Purpose, State, start_round
 from raysim.common.errors import ModelsLostError, RetriesSpentError
+from raysim.common.log import LOG
 from raysim.fleet import RunFleet
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.simulation.records import Records
 from raysim.simulation.stop import Stop
-
-LOG = logging.getLogger("raysim")
 
 REPLAYS = 3
 """Times in a row that rounds are repeated since an aggregation because their models were lost."""

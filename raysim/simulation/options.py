@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from raysim.common.log import LOG
 from raysim.simulation.place import Place
 from raysim.simulation.stop import Stop
-from raysim.watching.log import LOG
 from raysim.watching.progress import Watcher
 from raysim.watching.stopwatch import Stopwatch
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +17,7 @@ from partitioning.common.disk import write_whole
 from partitioning.store.fetching import cached_folder
 from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError
+from raysim.common.log import LOG
 from raysim.common.names import COLUMNS
 from raysim.config.algorithm import AlgorithmTable
 from raysim.config.experiment import Experiment
@@ -34,8 +34,6 @@ from raysim.simulation.budget import check_updates, rounds_of
 from raysim.simulation.samples import PreparedSamples, prepare_samples
 from raysim.store.algorithm_folder import client_facts
 from raysim.watching.log import log_model
-
-LOG = logging.getLogger("raysim")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from algorithms import RoundReport, State
 from raysim.common.errors import StoppedError
+from raysim.common.log import LOG
 from raysim.fleet import RunFleet
 from raysim.measures.evaluate import Evaluation
 from raysim.measures.selection import ROUNDS_AFTER
@@ -23,8 +24,6 @@ from raysim.store.algorithm_folder import AlgorithmFolder
 from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 from raysim.watching.log import at_most_every
 from raysim.watching.progress import Watcher
-
-LOG = logging.getLogger("raysim")
 
 LOGGED_ROUNDS, LOG_SECONDS = 10, 10.0
 """First rounds that are all logged, and seconds between later log lines of rounds without an evaluation."""

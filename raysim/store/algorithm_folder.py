@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from algorithms.training.reports import own_numbers
 from partitioning.common.disk import write_whole
 from raysim.common.background import Background
 from raysim.common.files import sync
+from raysim.common.log import LOG
 from raysim.common.names import ALGORITHM_FILES, CLIENTS, CLUSTERS, MODEL, PERSONAL, STATE_FILES, STOPPED, SUMMARY
 from raysim.store.checkpoint import Checkpoints
 from raysim.store.journal import Journal, JournalMark, batches
@@ -55,8 +55,6 @@ NO_FACTS = pa.RecordBatch.from_pydict({"client": pa.array([], pa.int64())})
 
 OUTCOME = pa.field("outcome", pa.string())
 """Further column of `updates.parquet` if devices decide who takes part: "counted", "late" or "vanished"."""
-
-LOG = logging.getLogger("raysim")
 
 LOG_SECONDS = 60.0
 """Least seconds between two checkpoints in the log."""

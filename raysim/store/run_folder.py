@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,11 +11,10 @@ from pathlib import Path
 from partitioning.common.disk import lock
 from partitioning.store.writing import remove_drafts, remove_population
 from raysim.common.errors import InputError
+from raysim.common.log import LOG
 from raysim.common.names import ALGORITHM_FILES, CONFIG, DRAFTS, POPULATION, RUN_LOG, RUN_NAMES, SUMMARY, WATCH, in_use
 from raysim.common.surface import assigned, call
 from raysim.store.journal import batches
-
-LOG = logging.getLogger("raysim")
 
 FORMER = ("visits.journal", "visits.parquet", "kept", "kept.safetensors")
 """Files and folders of an algorithm that only former versions of raysim wrote."""

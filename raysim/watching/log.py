@@ -22,9 +22,8 @@ from partitioning.common.disk import DiskFullError
 from partitioning.common.text import PARAGRAPH, printable, printable_lines
 from raysim.common.distribution import VERSION
 from raysim.common.errors import DivergedError, InputError, OutOfMemoryError
+from raysim.common.log import LOG
 from raysim.watching.stopwatch import StageTime
-
-LOG = logging.getLogger("raysim")
 
 PACKAGES = ("torch", "numpy", "ray")
 """Packages with their versions in the log."""

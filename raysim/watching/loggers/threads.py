@@ -5,7 +5,6 @@ A process of its own shares no generator, setting or lock with the run.
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
@@ -19,9 +18,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
+from raysim.common.log import LOG
 from raysim.watching.loggers.logger import LoggedRun, Logger
-
-LOG = logging.getLogger("raysim")
 
 FORK = get_context("fork")
 """A copy of this process, which has the logger's module whether it is a file, a script or a notebook."""
