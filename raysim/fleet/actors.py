@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from raysim.common.errors import InputError
 from raysim.config.tables import FleetTable
-from raysim.watching.notebook import default_watcher
-from raysim.watching.progress import Watcher
+from raysim.watching.progress import Watcher, default_watcher
 
 if TYPE_CHECKING:  # It imports Ray.
     from raysim.fleet.client_actors import ClientActors

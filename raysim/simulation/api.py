@@ -41,8 +41,7 @@ from raysim.watching.log import log_command_time, log_population, run_log
 from raysim.watching.loggers.logger import LoggedRun
 from raysim.watching.loggers.named import loggers_of
 from raysim.watching.loggers.threads import LoggerThreads
-from raysim.watching.notebook import default_watcher
-from raysim.watching.progress import Watcher
+from raysim.watching.progress import Watcher, default_watcher
 from raysim.watching.stopwatch import Stopwatch
 
 
