@@ -38,8 +38,7 @@ from raysim.store.resume import check_fingerprint, read_result, stored_experimen
 from raysim.store.run_folder import existing_folder, has_begun, run_folder
 from raysim.store.wall_clock import CommandTime, read_commands, write_commands
 from raysim.watching.log import log_command_time, log_population, run_log
-from raysim.watching.loggers.logger import LoggedRun
-from raysim.watching.loggers.named import loggers_of
+from raysim.watching.loggers.logger import LoggedRun, loggers_of
 from raysim.watching.loggers.threads import LoggerThreads
 from raysim.watching.progress import Watcher, default_watcher
 from raysim.watching.stopwatch import Stopwatch
