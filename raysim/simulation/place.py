@@ -49,7 +49,14 @@ class Place:
             )
         if self.address is not None:
             check_address(self.address)
-        table = _with_actors(experiment.fleet, self.actors)
+        table = experiment.fleet
+        if self.actors is not None:
+            if not 1 <= self.actors <= MOST_ACTORS:
+                raise InputError(
+                    f"{assigned('actors', self.actors)}: must be a whole number from 1 to {MOST_ACTORS}; use "
+                    f"{given('actors', 1)}"
+                )
+            table = table.model_copy(update={"actors": self.actors})
         if self.is_here(experiment):
             _check_inline(table)
         elif table.gpus_per_actor == "auto" and table.pinned:
@@ -84,17 +91,6 @@ class Place:
 
         shape = table.actors, table.cpus_per_actor, table.gpus_per_actor, self.address
         return ClientActors(*shape, labels=table.labels, group=table.group, pinned=table.pinned)
-
-
-def _with_actors(table: FleetTable, actors: int | None) -> FleetTable:
-    """Return the table with another number of actors; None leaves it unchanged."""
-    if actors is None:
-        return table
-    if not 1 <= actors <= MOST_ACTORS:
-        raise InputError(
-            f"{assigned('actors', actors)}: must be a whole number from 1 to {MOST_ACTORS}; use {given('actors', 1)}"
-        )
-    return table.model_copy(update={"actors": actors})
 
 
 def _check_inline(table: FleetTable) -> None:

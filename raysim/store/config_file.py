@@ -36,19 +36,15 @@ PATHS = ("data.dataset", "data.root", "data.population", "data.test", "model.wei
 def write_config(path: Path, config: Mapping[str, Any]) -> None:
     """Write a resolved configuration with its checksums; a file that holds it stays, with the user's comments."""
     text, written = _sealed(config)
-    if not _holds(path, written):
-        with write_whole(path) as aside:
-            aside.write_text(text, encoding="utf-8")
-
-
-def _holds(path: Path, config: Mapping[str, Any]) -> bool:
-    """Return whether a file holds this configuration, with its checksums."""
+    there: dict[str, Any] | None
     try:
         there = tomllib.loads(read_text(path))
         check_config(path, there)
     except (OSError, ValueError, InputError):
-        return False
-    return there == config
+        there = None
+    if there != written:
+        with write_whole(path) as aside:
+            aside.write_text(text, encoding="utf-8")
 
 
 def config_text(config: Mapping[str, Any]) -> str:
