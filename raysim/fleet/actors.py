@@ -12,9 +12,6 @@ if TYPE_CHECKING:  # It imports Ray.
     from raysim.fleet.client_actors import ClientActors
     from raysim.fleet.pool import ActorPool
 
-SHARED = ("cpus_per_actor", "gpus_per_actor", "labels")
-"""Keys of `[fleet]` that all runs on the same actors have in common."""
-
 
 class Actors:
     """Client actors that stay for several runs, so that only the first one waits for Ray; a context that ends them.
@@ -74,7 +71,7 @@ class Actors:
             each = ActorResources(table.cpus_per_actor, table.gpus_per_actor, table.labels)
             self._first = table
             self._pool = ActorPool(ActorDemand(self._actors or table.actors, each), self._address)
-        for key in SHARED:
+        for key in ("cpus_per_actor", "gpus_per_actor", "labels"):  # all runs on the same actors have them in common
             before, now = getattr(self._first, key), getattr(table, key)
             if now != before:
                 raise InputError(

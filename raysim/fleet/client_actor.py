@@ -25,8 +25,6 @@ class ClientActor:
 
     Args:
         number: its number among the actors.
-        threads: threads that it may use.
-        device: "cpu" or "cuda".
         share: its part of the device, in (0, 1].
     """
 

@@ -108,7 +108,6 @@ class ReadyActor:
     """Client actor whose worker is set up, and its calls.
 
     Args:
-        handle: Ray's handle.
         host: id of its node.
         site: site whose clients it may have; None for all clients.
         calls: awaited references of its calls, in order.
@@ -122,7 +121,6 @@ class ReadyActor:
     since: float = 0.0
 
     def add(self, awaited: Any) -> None:
-        """Append a call."""
         if not self.calls:
             self.since = time.monotonic()
         self.calls.append(awaited)
@@ -152,7 +150,6 @@ class ActorTask:
     """Work of one call: the value of a node of the tree.
 
     Args:
-        node: range of blocks.
         parts: outcomes to join, from left to right; their values are `StoredValue`. None if the blocks are to run.
         stays: whether the value stays with the actor's node, to be joined there.
     """
@@ -185,7 +182,6 @@ class BlockGroup:
     """Node of the tree whose value is joined on one of Ray's nodes, or by the driver.
 
     Args:
-        node: range of blocks.
         site: site whose actors may run them; None for all actors.
         host: Ray's node that joins them; None for the driver, or before the group is begun.
         waiting: blocks that wait, once the group is begun.

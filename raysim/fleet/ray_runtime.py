@@ -110,7 +110,6 @@ class RayThread:
         return self._thread.ident is not None
 
     def end(self) -> None:
-        """End Ray."""
         self._over.set()
         if not self.is_begun:
             return

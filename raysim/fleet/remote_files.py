@@ -191,11 +191,9 @@ class StoreServer:
         self._store = PersonalStore(folder, layout)
 
     def put(self, record: bytes) -> Location:
-        """Write one record."""
         return self._store.put(record)
 
     def get(self, location: Location) -> bytes:
-        """Read one record."""
         return self._store.get(location)
 
 
@@ -212,7 +210,6 @@ class RemotePersonalStore(PersonalStore):
         return location
 
     def get(self, location: Location) -> bytes:
-        """Read one record."""
         record: bytes = _answer(self._server.get.remote(location))
         return record
 

@@ -56,7 +56,6 @@ class ActorResources:
         return int(min(capacity(each, [node["Resources"].get(kind, 0.0)]) for kind, each in wanted))
 
     def room(self, nodes: Sequence[RayNode]) -> int:
-        """Return the number of actors that fit these nodes."""
         return sum(self.on(node) for node in nodes)
 
     def __str__(self) -> str:
@@ -71,7 +70,6 @@ class ActorDemand:
 
     Args:
         number: number of actors, if pinned of each site; None for as many as fit Ray's nodes.
-        each: resources of an actor.
         by_memory: whether the number and the shares of GPUs follow from the memory that the plans take.
         pinned: whether each actor has the clients of one site only.
         sites: names of the population's sites; none before the plans are known, or if the actors are not pinned.

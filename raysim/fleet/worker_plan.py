@@ -214,11 +214,8 @@ class WorkerPlan:
 
     Args:
         population: folder of the population, with decoded images.
-        model: resident model.
         algorithm: algorithm; its execution must be resolved before a worker is built.
-        personal: folder of personal state.
         block: clients a block, or "auto".
-        device: "cpu" or "cuda".
         lanes: client updates that train at once; None before the plan is resolved.
         fold: test fold of the population; None for the stored splits.
         validation: validation fold; None for the fold after `fold`.

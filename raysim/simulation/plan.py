@@ -43,8 +43,6 @@ class AlgorithmPlan:
     Args:
         name: its folder in the run.
         table: its table of the experiment, without a value of "auto".
-        workers: plan of its workers.
-        rounds: number of its rounds.
         of_clients: ids of the training clients, and columns about them; see `client_facts`.
         of_options: sentences of its options on these clients.
     """

@@ -55,7 +55,6 @@ class Checkpoints:
 
     Args:
         folder: folder of the algorithm; it need not exist.
-        algorithm: parts of the algorithm.
         identity: everything that determines the run's bytes; a run continues only if it is unchanged.
         own: names of the user's modules, whose dataclasses a checkpoint may hold.
         saved: function to call after each checkpoint; its time counts as the checkpoint's.
@@ -186,7 +185,6 @@ class Sweeper:
     """Keeper of a personal store's files: it syncs them and removes unneeded ones.
 
     Args:
-        folder: folder of the store.
         full: bytes after which a writer begins another file.
     """
 

@@ -53,8 +53,6 @@ class Journal:
     """Rows on disk as soon as they are appended: an Arrow stream that ends as a Parquet file.
 
     Args:
-        path: file of the stream.
-        schema: columns of the rows.
         mark: end of the rows to keep; by default the journal begins anew.
 
     Attributes:

@@ -121,7 +121,6 @@ class RunProgress:
         last: number of the last round, as far as it is decided.
         chosen: state whose model would be written.
         latest: newest metrics.
-        twins: states of the twins.
     """
 
     result: AlgorithmResult

@@ -24,7 +24,6 @@ class CommandTime:
 
     @property
     def seconds(self) -> float:
-        """Wall clock of the command."""
         return sum(each.seconds for each in self.stages)
 
 

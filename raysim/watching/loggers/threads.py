@@ -83,7 +83,6 @@ class LoggerThreads:
             self._call("round", int(numbers.pop("round")), numbers)
 
     def end(self, summary: Mapping[str, float]) -> None:
-        """Report the final metrics and totals of an algorithm."""
         self._call("end", summary)
 
     def _call(self, method: str, *given: Any) -> None:
