@@ -64,13 +64,10 @@ class Actors:
                 f"fleet.{key} with raysim.Actors: must be left out, because such actors serve one run; leave fleet= out"
             )
         from raysim.fleet.client_actors import ClientActors
-        from raysim.fleet.pool import ActorPool
-        from raysim.fleet.resources import ActorDemand, ActorResources
 
         if self._pool is None or self._first is None:
-            each = ActorResources(table.cpus_per_actor, table.gpus_per_actor, table.labels)
-            self._first = table
-            self._pool = ActorPool(ActorDemand(self._actors or table.actors, each), self._address)
+            shape = self._actors or table.actors, table.cpus_per_actor, table.gpus_per_actor, self._address
+            self._first, self._pool = table, ClientActors(*shape, labels=table.labels).pool
         for key in ("cpus_per_actor", "gpus_per_actor", "labels"):  # all runs on the same actors have them in common
             before, now = getattr(self._first, key), getattr(table, key)
             if now != before:

@@ -220,7 +220,7 @@ def _connected(folder: Path | None = None, **given: Any) -> Iterator[None]:
                 # Without support for clusters Ray listens on this machine only. `_node_ip_address="127.0.0.1"` does not
                 # help: Ray takes it for the address that others see.
                 local = _changed(CLUSTER_SWITCH.module(), {CLUSTER_SWITCH.name: False})
-                with _environment(ours), patient(), local, lean():
+                with environment(ours), patient(), local, lean():
                     # A subfolder, because Ray makes its own folder readable for everybody.
                     ray.init(include_dashboard=False, _temp_dir=str(folder / "ray"), **given, **QUIET)
         yield
@@ -273,7 +273,7 @@ def _token(folder: Path) -> Iterator[None]:
     path.chmod(0o600)
     # Without a mode Ray turns tokens on, in this process and in those that it starts.
     try:
-        with _environment({"RAY_AUTH_TOKEN_PATH": str(path), "RAY_AUTH_TOKEN": None, "RAY_AUTH_MODE": None}):
+        with environment({"RAY_AUTH_TOKEN_PATH": str(path), "RAY_AUTH_TOKEN": None, "RAY_AUTH_MODE": None}):
             _forget_token()
             yield
     finally:
@@ -292,7 +292,7 @@ def _forget_token() -> None:
 @contextmanager
 def patient(seconds: int = NODE_WAIT) -> Iterator[None]:
     """Make Ray wait longer for nodes that start in the context, because a start that is given up starts from zero."""
-    with _environment({NODE_SECONDS: os.environ.get(NODE_SECONDS, str(seconds))}):
+    with environment({NODE_SECONDS: os.environ.get(NODE_SECONDS, str(seconds))}):
         yield
 
 
@@ -321,7 +321,7 @@ def _changed(owner: Any, attributes: Mapping[str, Any]) -> Iterator[None]:
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str | None]) -> Iterator[None]:
+def environment(variables: Mapping[str, str | None]) -> Iterator[None]:
     """Set these environment variables in the context; None removes one."""
     before = {name: os.environ.get(name) for name in variables}
     _set(variables)

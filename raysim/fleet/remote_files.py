@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import platform
 import uuid
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -72,17 +71,14 @@ class PopulationSender:
 
     def __init__(self, folder: Path, size: int = PIECE) -> None:
         self._folder, self._size = folder, size
-        self._cached: OrderedDict[tuple[str, int], Any] = OrderedDict()
+        self._stored = lru_cache(CACHED_PIECES)(self._store)
 
     def piece(self, name: str, number: int) -> list[Any]:
         """Return a reference to a piece of a file; the piece after the last one is empty."""
-        key = (name, number)
-        if key not in self._cached:
-            content = np.fromfile(self._folder / name, np.uint8, self._size, offset=number * self._size)
-            self._cached[key] = ray.put(content)
-            if len(self._cached) > CACHED_PIECES:
-                self._cached.popitem(last=False)
-        return [self._cached[key]]
+        return [self._stored(name, number)]
+
+    def _store(self, name: str, number: int) -> Any:
+        return ray.put(np.fromfile(self._folder / name, np.uint8, self._size, offset=number * self._size))
 
 
 class FileServer:

@@ -174,7 +174,8 @@ def resume_experiment(
             with offer_resume(location, options), _run_context(folder, experiment):
                 results |= _run_algorithms(experiment, location, options, left)
         else:
-            options.watcher.notice(f"{location.name_of(only)} has ended: nothing is left to do")
+            name = location.name if only is None else f"{location.name.rstrip('/')}/{only}"
+            options.watcher.notice(f"{name} has ended: nothing is left to do")
     return {name: results[name] for name in names}
 
 

@@ -40,10 +40,6 @@ class RunLocation:
         """URI of the run; None for a local run."""
         return None if self.upload is None else self.name
 
-    def name_of(self, algorithm: str | None) -> str:
-        """Return the name of the run, or of one of its algorithms."""
-        return self.name if algorithm is None else f"{self.name.rstrip('/')}/{algorithm}"
-
     def store(self) -> None:
         """Store the files at the URI, if there is one; raise InputError if that fails."""
         if self.upload is not None:
