@@ -296,7 +296,6 @@ class BlockDispatcher:
             self._begun[group.host].remove(group)
 
     def again(self, task: ActorTask) -> None:
-        """Repeat a task whose actor is gone, block by block if the actor may have died of it."""
         self._group(task.node).again(task, self._is_suspect(task.node))
 
     def lost(self, task: ActorTask) -> None:

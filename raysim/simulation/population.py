@@ -24,7 +24,7 @@ from raysim.config.experiment import Experiment
 from raysim.config.tables import PartitionTable
 from raysim.data.arrays import take_rows
 from raysim.data.catalogue import MEMORY
-from raysim.data.columns import PLAIN
+from raysim.data.columns import PLAIN, ColumnRules
 from raysim.data.domains import draw_per_domain, split_by_domain
 from raysim.data.prepare import (
     append_augmented,
@@ -80,10 +80,7 @@ def population_of(
     train, tests, source = _tables(data, partition, dividing, experiment.seed)
     if folder.exists():  # only now, because the data may be gone
         remove_population(folder)
-    options = {key: value for key, value in partition if key not in OF_VIEW}
-    missing = []  # columns that may have missing values, because the run fills them
-    if data.columns is not None:
-        missing = data.columns.rules.missing_allowed(train.schema, {source.label, *dividing})
+    missing = _rules(data).missing_allowed(train.schema, {source.label, *dividing})
     if partition.local_test == OF_TEST_SET:
         train, tests = _with_own_tests(train, tests, partition, source, missing), None
     with _named(partition):
@@ -95,7 +92,7 @@ def population_of(
             seed=experiment.seed,
             label=source.label,
             missing=missing,
-            **options,
+            **{key: value for key, value in partition if key not in OF_VIEW},
         )
     return population if partition.fold is None else population.fold(partition.fold, partition.validation)
 
@@ -174,9 +171,13 @@ def _read(data: DataTable, key: str, dividing: Collection[str], **given: Any) ->
         dividing=dividing,
         without=data.without or (),
         text=None if text is None else Tokenizer(text.tokenizer, text.columns, text.length, text.predict),
-        rules=PLAIN if data.columns is None else data.columns.rules,
+        rules=_rules(data),
         **given,
     )
+
+
+def _rules(data: DataTable) -> ColumnRules:
+    return PLAIN if data.columns is None else data.columns.rules
 
 
 def _with_test(

@@ -100,7 +100,13 @@ class AlgorithmResult:
     def evaluated(
         self, row: Mapping[str, Any], metrics: Mapping[str, float], targets: Mapping[str, float]
     ) -> AlgorithmResult:
-        """Return the result with the evaluation of its last round; metrics and targets, values to reach, by column."""
+        """Return the result with the evaluation of its last round.
+
+        Args:
+            row: row of the round.
+            metrics: value by column.
+            targets: values to reach, by column.
+        """
         history = self.history.after(row["round"], metrics, targets)
         reached = [column for column, number in history.reached.items() if number == row["round"]]
         after = {} if self.simulated_seconds is None else dict.fromkeys(reached, self.simulated_seconds)
