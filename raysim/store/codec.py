@@ -40,7 +40,6 @@ class Codec:
         """Return a value as JSON and arrays.
 
         Args:
-            value: value to store.
             given: objects, by name, to refer to instead of storing them.
 
         Raises:
