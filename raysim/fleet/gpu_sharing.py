@@ -87,7 +87,6 @@ def shared_gpus(demand: ActorDemand, peak: int, total: int, nodes: Sequence[RayN
         demand: demand of actors with a whole GPU each.
         peak: most bytes that an actor takes of a GPU.
         total: bytes of a GPU.
-        nodes: living nodes.
         blocks: most blocks of a round: an actor without one would be idle.
 
     Raises:

@@ -37,7 +37,6 @@ class ActorPool:
     If their number depends on the plans, the actors start only in `fit`.
 
     Args:
-        demand: number and resources of the actors.
         address: address of a running cluster; None to start Ray on this machine.
         timeouts: limits for starts and calls, and the number of retries.
 
@@ -266,7 +265,6 @@ class Crew:
     """Actors of a fleet, by number.
 
     Args:
-        pool: starts and replaces actors.
         plan: worker that each actor sets up.
         tell: called with a notice for the user: a death and its consequence.
     """

@@ -44,7 +44,6 @@ def located(plan: WorkerPlan, copy: Path | None = None) -> WorkerPlan | None:
     """Return the plan with this node's folder of the population: the driver's, or a copy.
 
     Args:
-        plan: the driver's plan.
         copy: folder of a copy that was just made; None if there may be one in this node's cache.
 
     Returns:

@@ -34,7 +34,6 @@ def rounds_of(epochs: float, algorithm: Algorithm, census: Census) -> int:
     Args:
         epochs: passes over all training data, > 0.
         algorithm: algorithm; `local` of its first phase counts for all phases.
-        census: training clients.
 
     Raises:
         InputError: no client has a sample to train on.

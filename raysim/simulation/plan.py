@@ -101,7 +101,6 @@ def plan_run(
     Args:
         experiment: experiment as its file has it, with what follows from its numbers of rounds.
         population: population in the view of its fold.
-        targets: data to evaluate on.
         folder: folder of the run, which receives the values that columns were encoded by.
         names: folders of the algorithms to plan.
         samples: prepared samples of the population; by default they are prepared here.

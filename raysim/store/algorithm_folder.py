@@ -64,14 +64,11 @@ STAGES = ("sample", "send", "train", "sum", "aggregate", "evaluate", "write")
 
 
 def metrics_schema(columns: Sequence[str]) -> pa.Schema:
-    """Return the columns of `metrics.parquet`: one row per round.
+    """Return the columns of `metrics.parquet`, those of evaluations among them: one row per round.
 
     An evaluation's column is null if the round was not evaluated or the metric is undefined. `seconds*` measure the
     machine. `simulated_seconds` is virtual time, and null without `[devices]`. `late`, `vanished` and `samples_wasted`
     count client updates that never counted, and are null unless the devices decide who takes part.
-
-    Args:
-        columns: names of the evaluation's columns.
     """
     whole = ["updates", "nonfinite", "bytes_up", "bytes_down", "exchanges"]
     measured = ["machine_bytes_driver", "machine_bytes_inlined", "machine_bytes_moved", "machine_bytes_crossed"]

@@ -217,10 +217,7 @@ class Sweeper:
         sweep must have found a file full and unneeded. The file is removed when the checkpoint holds all rounds that
         were under way then.
 
-        Args:
-            round_number: round of the newest checkpoint.
-            needed: files that this checkpoint names.
-            ledger: ledger of the running algorithm.
+        `needed` are the files that the checkpoint of this round, the newest, names.
         """
         # Keep this order: an update under way now belongs to the round after the ledger's newest, at the latest.
         there = {path.name for path in self._folder.glob("*.bin") if self._is_full(path.name)}

@@ -90,10 +90,7 @@ def paths_of(config: Mapping[str, Any]) -> dict[str, Any]:
 def restore_paths(path: Path, config: dict[str, Any], paths: Mapping[str, Any]) -> None:
     """Check a configuration that raysim wrote, and write it anew with another machine's paths.
 
-    Args:
-        path: file of the configuration.
-        config: its tables, which change too.
-        paths: values of keys in `PATHS`; others are left out.
+    The configuration changes too. `paths` has the values of keys in `PATHS`; others are left out.
 
     Raises:
         InputError: a key differs from the one that raysim wrote.

@@ -124,10 +124,7 @@ def _own_files(experiment: Experiment) -> dict[str, Path]:
 def summary_of(result: AlgorithmResult, targets: Mapping[str, float], here: Mapping[str, str]) -> dict[str, Any]:
     """Return the contents of a finished algorithm's `summary.json`.
 
-    Args:
-        result: result of the algorithm.
-        targets: target values by column.
-        here: fingerprint of the machine and the population.
+    `targets` has values by column, and `here` is the fingerprint of the machine and the population.
     """
     summary: dict[str, Any] = asdict(result)
     history = summary.pop("history")
@@ -177,11 +174,7 @@ def read_result(folder: Path, experiment: Experiment) -> AlgorithmResult | None:
 
 
 def check_fingerprint(folders: Iterable[Path], here: Mapping[str, str]) -> None:
-    """Check that finished algorithms ran on such a machine and population as the rest would.
-
-    Args:
-        folders: folders of algorithms; unfinished ones are skipped.
-        here: fingerprint of the machine and the population.
+    """Check that the finished ones of some algorithms ran on the machine and population whose fingerprint is here.
 
     Raises:
         InputError: a fingerprint differs; the first difference is named.
