@@ -36,7 +36,7 @@ def out_of_memory(
 
 @contextmanager
 def models_fit(lanes: int) -> Iterator[None]:
-    """Turn a lack of memory in the context, which makes a resident model a lane, into an error with the remedy.
+    """Turn a lack of memory in the context, which makes one resident model per lane, into an error with the remedy.
 
     Raises:
         OutOfMemoryError: the models do not fit.

@@ -126,7 +126,7 @@ class ActorPool:
     def stand_in(self, absence: str) -> bool:
         """Let the driver run all blocks until an actor is ready; return whether it may.
 
-        The notice gives the reason for the actors' absence.
+        `absence` is the reason why no actor is ready, for the notice.
         """
         if self.arrived or not self.driver_may_help:
             return False

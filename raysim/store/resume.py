@@ -174,7 +174,7 @@ def read_result(folder: Path, experiment: Experiment) -> AlgorithmResult | None:
 
 
 def check_fingerprint(folders: Iterable[Path], here: Mapping[str, str]) -> None:
-    """Check that the finished ones of some algorithms ran on the machine and population whose fingerprint is here.
+    """Check that the finished algorithms of these folders ran on a machine and a population with this fingerprint.
 
     Raises:
         InputError: a fingerprint differs; the first difference is named.

@@ -17,7 +17,7 @@ from raysim.watching.stopwatch import StageTime
 
 @dataclass(frozen=True)
 class CommandTime:
-    """Stages in order of one command, "run" or "resume", which add up to its wall clock."""
+    """Stages of one command, "run" or "resume", in order; they add up to its wall clock."""
 
     command: str
     stages: Sequence[StageTime]
