@@ -3,7 +3,6 @@
 import asyncio
 import importlib.util
 import logging
-import os
 import sys
 import time
 from collections import Counter
@@ -24,6 +23,7 @@ import raysim
 from raysim.common.distribution import install
 from raysim.common.errors import InputError
 from raysim.fleet.address import DASHBOARD_PORT, checked_url
+from raysim.fleet.ray_runtime import environment
 
 CONNECT_SECONDS = 20  # to accept a connection, and to report the versions
 WORK_SECONDS = 300  # to give any other answer, for example after an upload
@@ -186,10 +186,9 @@ def _connecting(address: str) -> Iterator[None]:
     for name in ("dashboard.modules.dashboard_sdk", "dashboard.modules.job.sdk", "_private.runtime_env.packaging"):
         logging.getLogger(f"ray.{name}").setLevel(logging.ERROR)
     wrong = f"--address = {address!r}: must be the URL of the dashboard of a Ray cluster, and"
-    before = os.environ.get(ADDRESS_VARIABLE)
-    os.environ[ADDRESS_VARIABLE] = address
     try:
-        yield
+        with environment({ADDRESS_VARIABLE: address}):
+            yield
     except AuthenticationError as error:
         sent = "no token was sent" if "required" in str(error) else "another token was sent"
         raise InputError(
@@ -204,7 +203,3 @@ def _connecting(address: str) -> Iterator[None]:
         raise InputError(f"{wrong} nothing listens there; check the URL, and that the cluster runs") from None
     except (OSError, RuntimeError, LookupError, TypeError, ValueError):
         raise InputError(f"{wrong} something else answers there; check the port, usually {DASHBOARD_PORT}") from None
-    finally:
-        os.environ.pop(ADDRESS_VARIABLE)
-        if before is not None:
-            os.environ[ADDRESS_VARIABLE] = before

@@ -1,4 +1,7 @@
-"""Submit a run as a job of a Ray cluster, after checking its experiment here."""
+"""Submit a run as a job of a Ray cluster, after checking its experiment here.
+
+The experiment's file, the user's own modules and small data files go with the job.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,25 @@ import json
 import re
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import chdir, nullcontext
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from partitioning.common.text import word
 from partitioning.store.remote import is_uri
-from raysim.cluster.head import Head
-from raysim.cluster.job_files import checked_folder, staged
+from raysim.cluster.head import UNWANTED, Head
 from raysim.common.errors import InputError
 from raysim.common.names import check_new
 from raysim.common.secrets import TRACKING_URI, without_secrets
 from raysim.common.surface import assigned
 from raysim.config.experiment import Experiment
+from raysim.config.own_files import own_files
+from raysim.fleet.ray_private import sent_limit, sent_sizes
 from raysim.simulation.api import new_out, read_experiment
 from raysim.simulation.place import Place
 from raysim.store.config_file import paths_of
@@ -29,6 +35,12 @@ from raysim.watching.remote import FOLLOWED
 
 STOP_SECONDS = 60  # for a stopped job to end its round. Ray's default of 3 s is too short for many
 LONGEST_NAME = 60  # characters of the experiment's name in a job's id
+
+MAX_DATA = 64 * 2**20  # bytes of data that may go with a job: all of it passes through the memory of the head
+NAMED_ENTRIES = 3  # largest entries that the message about a large folder names
+
+JobFiles = tuple[Path, str, tuple[str, ...]]
+"""Working folder of a job, the experiment's name there, and a `key.path=value` for each file that has moved."""
 
 JOB_ID = re.compile(r"raysim-[\w-]{1,150}")
 """Form of the id of a job that raysim sends; it is a safe name of a folder."""
@@ -55,7 +67,6 @@ class ClusterJob:
         """Return an earlier job; nothing that the head stores decides where this machine writes.
 
         Args:
-            head: head of the cluster.
             job: id of the job.
             out: new folder here; default `runs/JOB`. For a run at a URI, that URI.
 
@@ -160,3 +171,61 @@ def _command(file: str, job: ClusterJob, changes: Sequence[str], actors: int | N
     # Only its owner may read the job's folder, because everybody may read the default /tmp.
     make = ["mkdir", "-p", "-m", "700", str(PurePosixPath(job.stage).parent)]
     return run if job.uri is not None else f"{shlex.join(make)} && {run}"
+
+
+def checked_folder(folder: Path, config: str) -> JobFiles:
+    """Return a user's folder; raise InputError if it is missing or too large, or lacks the experiment's file."""
+    option = f"--working-dir = {str(folder)!r}"
+    if not folder.is_dir():
+        raise InputError(f"{option}: must be a folder that exists; check the path")
+    sizes, limit = sent_sizes(folder, UNWANTED), sent_limit()
+    if (size := sum(sizes.values())) >= limit:
+        largest = ", ".join(f"{name} ({_mib(each)})" for name, each in sizes.most_common(NAMED_ENTRIES))
+        raise InputError(
+            f"{option} has {_mib(size)}: must be below Ray's limit of {_mib(limit)}; the largest entries are "
+            f"{largest}; list files that the job does not need in {folder / '.rayignore'}"
+        )
+    if not Path(config).is_file():
+        return folder, config, ()
+    file = Path(config).resolve()
+    if not file.is_relative_to(folder.resolve()):
+        raise InputError(f"{config}: must be in {option}, the only folder that the job sees; move it there")
+    return folder, str(file.relative_to(folder.resolve())), ()
+
+
+@contextmanager
+def staged(config: str, experiment: Experiment) -> Iterator[JobFiles]:
+    """Yield a new folder with the files that the experiment needs; raise InputError if one is missing or too large."""
+    with TemporaryDirectory(prefix="raysim-") as name:
+        folder, file, room = Path(name), Path(config), MAX_DATA
+        if file.is_file():
+            shutil.copyfile(file, folder / file.name)
+        for module in experiment.own_code:
+            code = Path(next(iter(getattr(module, "__path__", ())), module.__file__ or ""))
+            _copy(code, folder / code.name)
+        changes = []
+        for own in own_files(experiment):
+            for path, place in own.places:
+                size = path.stat().st_size if path.is_file() else sum(sent_sizes(path, UNWANTED).values())
+                if size > room:
+                    raise InputError(
+                        f"{own.key} = {str(path)!r} has {_mib(size)}: must be at most {_mib(room)} to be sent with a "
+                        "job; put it on storage that the cluster sees and name its path there, or send it by "
+                        "--working-dir"
+                    )
+                room -= size
+                _copy(path, folder / place)
+            changes.append(f"{own.key}={own.value}")
+        yield folder, file.name if file.is_file() else config, tuple(changes)
+
+
+def _copy(path: Path, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        shutil.copytree(path, place, ignore=shutil.ignore_patterns(*UNWANTED))
+    else:
+        shutil.copyfile(path, place)
+
+
+def _mib(size: float) -> str:
+    return f"{size / 2**20:,.1f} MiB"

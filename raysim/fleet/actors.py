@@ -6,15 +6,11 @@ from typing import TYPE_CHECKING
 
 from raysim.common.errors import InputError
 from raysim.config.tables import FleetTable
-from raysim.watching.notebook import default_watcher
-from raysim.watching.progress import Watcher
+from raysim.watching.progress import Watcher, default_watcher
 
 if TYPE_CHECKING:  # It imports Ray.
     from raysim.fleet.client_actors import ClientActors
     from raysim.fleet.pool import ActorPool
-
-SHARED = ("cpus_per_actor", "gpus_per_actor", "labels")
-"""Keys of `[fleet]` that all runs on the same actors have in common."""
 
 
 class Actors:
@@ -68,14 +64,11 @@ class Actors:
                 f"fleet.{key} with raysim.Actors: must be left out, because such actors serve one run; leave fleet= out"
             )
         from raysim.fleet.client_actors import ClientActors
-        from raysim.fleet.pool import ActorPool
-        from raysim.fleet.resources import ActorDemand, ActorResources
 
         if self._pool is None or self._first is None:
-            each = ActorResources(table.cpus_per_actor, table.gpus_per_actor, table.labels)
-            self._first = table
-            self._pool = ActorPool(ActorDemand(self._actors or table.actors, each), self._address)
-        for key in SHARED:
+            shape = self._actors or table.actors, table.cpus_per_actor, table.gpus_per_actor, self._address
+            self._first, self._pool = table, ClientActors(*shape, labels=table.labels).pool
+        for key in ("cpus_per_actor", "gpus_per_actor", "labels"):  # all runs on the same actors have them in common
             before, now = getattr(self._first, key), getattr(table, key)
             if now != before:
                 raise InputError(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Literal
 
 from algorithms import Block
+from raysim.common.log import LOG
 from raysim.fleet.calls import ActorTimeouts
 from raysim.fleet.gpu_sharing import gpus_of, idle_notice
 from raysim.fleet.pool import ActorPool
@@ -15,8 +15,6 @@ from raysim.fleet.ray_private import START, untold
 from raysim.fleet.resources import ActorDemand, ActorResources, living_nodes
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.watching.loggers.logger import Logger
-
-LOG = logging.getLogger("raysim")
 
 STILL_STARTING = "Ray is still starting: waiting, to end it in order"
 """Text for the user while the end of actors waits."""
@@ -28,7 +26,7 @@ class ClientActors:
     If their number is left to raysim, they start only in a run that proves long; see `ActorPool`.
 
     A pinned actor has the clients of one site and runs on a node with the label site=NAME. Models travel to it; the
-    data stay. See `ActorPool` for the start.
+    data stay.
 
     Args:
         actors, cpus_per_actor, gpus_per_actor, labels, group, pinned: keys of `[fleet]`; see `ActorDemand`.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -22,14 +21,13 @@ from algorithms.parts.cohort import client_updates
 from algorithms.parts.option import Draft
 from partitioning import Population
 from raysim.common.errors import InputError, of_algorithm
+from raysim.common.log import LOG
 from raysim.data.shards import DEVICE_SHARE
 from raysim.fleet.calls import START_SECONDS, fetch_results
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.resources import ActorDemand, RayNode, capacity
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.scoring import Evaluate, block_samples
-
-LOG = logging.getLogger("raysim")
 
 MARGIN = 0.1
 """Free share of an actor's part of a GPU: torch's allocator does not fill every gap."""
@@ -89,7 +87,6 @@ def shared_gpus(demand: ActorDemand, peak: int, total: int, nodes: Sequence[RayN
         demand: demand of actors with a whole GPU each.
         peak: most bytes that an actor takes of a GPU.
         total: bytes of a GPU.
-        nodes: living nodes.
         blocks: most blocks of a round: an actor without one would be idle.
 
     Raises:
@@ -115,9 +112,7 @@ def gpus_of(nodes: Sequence[RayNode]) -> int:
 def idle_notice(places: int, plans: Mapping[str, WorkerPlan]) -> str:
     """Return the notice that a round has fewer blocks than GPUs or actors; "" if smaller blocks would not help.
 
-    Args:
-        places: number of GPUs, or of actors if these are more.
-        plans: plan of each algorithm, by name.
+    `places` is the number of GPUs, or of actors if these are more.
     """
     plan = max(plans.values(), key=lambda each: each.blocks)
     smaller = ceil(plan.cohort / places)
@@ -139,10 +134,7 @@ def measured_by(
 ) -> tuple[int, int]:
     """Return the most bytes that an actor takes of a GPU, and the GPU's bytes, as a client actor measures them.
 
-    Args:
-        probe: handle of the actor, which has a whole GPU.
-        plans: plan of each algorithm, by name.
-        copy_to: function that gives a node a copy of a plan's population; see `FileServer`.
+    The probe is the handle of an actor with a whole GPU. For `copy_to` see `FileServer`.
     """
     fetch_results([probe.fingerprint.remote()], START_SECONDS)
     found: list[tuple[int, int]] = []
@@ -200,9 +192,7 @@ def largest_block(plan: WorkerPlan) -> Block:
 def _evaluations(plan: WorkerPlan, values: int) -> Iterator[tuple[Evaluate, Block]]:
     """Yield an evaluation of the largest clients, and one of slices of the global test set.
 
-    Args:
-        plan: plan of the worker.
-        values: values of one sample.
+    `values` is the number of values of a sample.
     """
     population = Population.open(plan.population)
     parts: tuple[SamplePart | None, ...] = ("all", None)

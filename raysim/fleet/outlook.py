@@ -13,7 +13,6 @@ FIRST_SECONDS = 1.0
 UNSEEN_SECONDS = 5.0
 """Seconds after which a run is long if not even two blocks have ended."""
 
-
 LONG_SECONDS = 30.0
 """Seconds after which a run is long whatever its estimate says: evaluations and later algorithms may take longer."""
 
@@ -24,9 +23,6 @@ class Outlook:
         rest = seconds since the first client updates x updates left / updates since then
 
     One thread may ask while another one records.
-
-    Args:
-        updates: client updates of the run.
     """
 
     def __init__(self, updates: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections import Counter
@@ -14,6 +13,7 @@ from typing import Any, Literal
 import ray
 
 from raysim.common.errors import InputError, RetriesSpentError
+from raysim.common.log import LOG
 from raysim.fleet.calls import START_SECONDS, ActorLostError, ActorTimeouts, fetch_results, late_message
 from raysim.fleet.client_actor import ClientActor
 from raysim.fleet.dispatch import ReadyActor
@@ -26,8 +26,6 @@ from raysim.fleet.remote_files import FileServer
 from raysim.fleet.resources import ActorDemand, ActorResources, living_nodes, site_names
 from raysim.fleet.worker_plan import WorkerPlan
 
-LOG = logging.getLogger("raysim")
-
 
 class ActorPool:
     """Client actors on a Ray that starts in the background, while the driver reads its data.
@@ -39,7 +37,6 @@ class ActorPool:
     If their number depends on the plans, the actors start only in `fit`.
 
     Args:
-        demand: number and resources of the actors.
         address: address of a running cluster; None to start Ray on this machine.
         timeouts: limits for starts and calls, and the number of retries.
 
@@ -129,8 +126,7 @@ class ActorPool:
     def stand_in(self, absence: str) -> bool:
         """Let the driver run all blocks until an actor is ready; return whether it may.
 
-        Args:
-            absence: reason why no actor is ready, for the notice.
+        `absence` is the reason why no actor is ready, for the notice.
         """
         if self.arrived or not self.driver_may_help:
             return False
@@ -155,10 +151,6 @@ class ActorPool:
 
     def fit(self, plans: Mapping[str, WorkerPlan], updates: int) -> None:
         """Start the actors if their number depends on the plans; let Ray start late if the run is to prove long first.
-
-        Args:
-            plans: plan of each algorithm, by name.
-            updates: client updates of the run.
 
         Raises:
             InputError: the actors do not fit the nodes, their GPUs or the population's sites.
@@ -273,7 +265,6 @@ class Crew:
     """Actors of a fleet, by number.
 
     Args:
-        pool: starts and replaces actors.
         plan: worker that each actor sets up.
         tell: called with a notice for the user: a death and its consequence.
     """

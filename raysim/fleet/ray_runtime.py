@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import signal
@@ -21,6 +20,7 @@ import ray
 from ray.exceptions import AuthenticationError, RpcError
 
 from raysim.common.errors import InputError, RayStartError
+from raysim.common.log import LOG
 from raysim.common.surface import assigned, given
 from raysim.fleet import ray_cleanup
 from raysim.fleet.address import check_address
@@ -28,8 +28,6 @@ from raysim.fleet.calls import START_SECONDS, ActorTimeouts, one_line
 from raysim.fleet.prometheus import PUBLISH_SECONDS
 from raysim.fleet.ray_private import CLUSTER_SWITCH, CONTROL_STORE, NODE, TOKEN_SETTINGS, TOKENS, draw_apart
 from raysim.fleet.resources import living_nodes, this_node
-
-LOG = logging.getLogger("raysim")
 
 ANSWER_SECONDS = 10
 """Time that the head of a cluster may take to answer."""
@@ -112,7 +110,6 @@ class RayThread:
         return self._thread.ident is not None
 
     def end(self) -> None:
-        """End Ray."""
         self._over.set()
         if not self.is_begun:
             return
@@ -123,11 +120,7 @@ class RayThread:
             ENDING[:] = [thread for thread in (*ENDING, self._thread) if thread.is_alive()]
 
     def wait(self, seconds: float = START_SECONDS) -> None:
-        """Wait until Ray runs or the run goes on without it, and raise the error of Ray's start.
-
-        Args:
-            seconds: time to wait; 0 only looks.
-        """
+        """Wait until Ray runs or the run goes on without it (0 only looks), and raise the error of Ray's start."""
         late = f"Ray did not start within {seconds} s"
         if not self._up.wait(seconds) and seconds and not self._goes_on(late):
             raise RayStartError(f"{late}; see its log, or use {given('inline')}")
@@ -224,7 +217,10 @@ def _connected(folder: Path | None = None, **given: Any) -> Iterator[None]:
             else:
                 # Logical CPUs: more actors than cores share the cores, and give the same bytes.
                 ours = {ray_cleanup.MARK: str(folder), NICENESS: os.environ.get(NICENESS, "0")}
-                with _environment(ours), patient(), _loopback(), lean():
+                # Without support for clusters Ray listens on this machine only. `_node_ip_address="127.0.0.1"` does not
+                # help: Ray takes it for the address that others see.
+                local = _changed(CLUSTER_SWITCH.module(), {CLUSTER_SWITCH.name: False})
+                with environment(ours), patient(), local, lean():
                     # A subfolder, because Ray makes its own folder readable for everybody.
                     ray.init(include_dashboard=False, _temp_dir=str(folder / "ray"), **given, **QUIET)
         yield
@@ -277,7 +273,7 @@ def _token(folder: Path) -> Iterator[None]:
     path.chmod(0o600)
     # Without a mode Ray turns tokens on, in this process and in those that it starts.
     try:
-        with _environment({"RAY_AUTH_TOKEN_PATH": str(path), "RAY_AUTH_TOKEN": None, "RAY_AUTH_MODE": None}):
+        with environment({"RAY_AUTH_TOKEN_PATH": str(path), "RAY_AUTH_TOKEN": None, "RAY_AUTH_MODE": None}):
             _forget_token()
             yield
     finally:
@@ -294,19 +290,9 @@ def _forget_token() -> None:
 
 
 @contextmanager
-def _loopback() -> Iterator[None]:
-    """Make a Ray that starts in the context listen on this machine only, as it does without support for clusters.
-
-    `_node_ip_address="127.0.0.1"` does not help: Ray takes it for the address that others see.
-    """
-    with _changed(CLUSTER_SWITCH.module(), {CLUSTER_SWITCH.name: False}):
-        yield
-
-
-@contextmanager
 def patient(seconds: int = NODE_WAIT) -> Iterator[None]:
     """Make Ray wait longer for nodes that start in the context, because a start that is given up starts from zero."""
-    with _environment({NODE_SECONDS: os.environ.get(NODE_SECONDS, str(seconds))}):
+    with environment({NODE_SECONDS: os.environ.get(NODE_SECONDS, str(seconds))}):
         yield
 
 
@@ -335,7 +321,7 @@ def _changed(owner: Any, attributes: Mapping[str, Any]) -> Iterator[None]:
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str | None]) -> Iterator[None]:
+def environment(variables: Mapping[str, str | None]) -> Iterator[None]:
     """Set these environment variables in the context; None removes one."""
     before = {name: os.environ.get(name) for name in variables}
     _set(variables)

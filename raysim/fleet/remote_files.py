@@ -5,13 +5,11 @@ Each node has one copy of the population, sent through Ray's object store or fet
 
 from __future__ import annotations
 
-import logging
 import platform
 import uuid
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +25,9 @@ from partitioning.common.disk import DiskFullError
 from partitioning.store.fetching import cached_folder, copy_to_cache, has_manifest, is_whole
 from partitioning.store.manifest import MANIFEST
 from raysim.common.errors import InputError
+from raysim.common.log import LOG
 from raysim.fleet.resources import this_node
 from raysim.fleet.worker_plan import WorkerPlan
-
-LOG = logging.getLogger("raysim")
 
 PIECE = 16 * 2**20
 """Bytes sent at once."""
@@ -47,7 +44,6 @@ def located(plan: WorkerPlan, copy: Path | None = None) -> WorkerPlan | None:
     """Return the plan with this node's folder of the population: the driver's, or a copy.
 
     Args:
-        plan: the driver's plan.
         copy: folder of a copy that was just made; None if there may be one in this node's cache.
 
     Returns:
@@ -70,26 +66,18 @@ def located(plan: WorkerPlan, copy: Path | None = None) -> WorkerPlan | None:
 
 
 class PopulationSender:
-    """Ray actor on the driver's node that reads a population's files for nodes that do not see them.
-
-    Args:
-        folder: folder of the population.
-        size: bytes of a piece.
-    """
+    """Ray actor on the driver's node that reads a population's files for nodes that do not see them, in pieces."""
 
     def __init__(self, folder: Path, size: int = PIECE) -> None:
         self._folder, self._size = folder, size
-        self._cached: OrderedDict[tuple[str, int], Any] = OrderedDict()
+        self._stored = lru_cache(CACHED_PIECES)(self._store)
 
     def piece(self, name: str, number: int) -> list[Any]:
         """Return a reference to a piece of a file; the piece after the last one is empty."""
-        key = (name, number)
-        if key not in self._cached:
-            content = np.fromfile(self._folder / name, np.uint8, self._size, offset=number * self._size)
-            self._cached[key] = ray.put(content)
-            if len(self._cached) > CACHED_PIECES:
-                self._cached.popitem(last=False)
-        return [self._cached[key]]
+        return [self._stored(name, number)]
+
+    def _store(self, name: str, number: int) -> Any:
+        return ray.put(np.fromfile(self._folder / name, np.uint8, self._size, offset=number * self._size))
 
 
 class FileServer:
@@ -192,31 +180,20 @@ class StoreServer:
 
     This class does not inherit from `PersonalStore`, because Ray alters the signatures of an actor's methods, in the
     driver too.
-
-    Args:
-        folder: folder of the personal state.
-        layout: layout of the personal entries.
     """
 
     def __init__(self, folder: Path, layout: Layout) -> None:
         self._store = PersonalStore(folder, layout)
 
     def put(self, record: bytes) -> Location:
-        """Write one record."""
         return self._store.put(record)
 
     def get(self, location: Location) -> bytes:
-        """Read one record."""
         return self._store.get(location)
 
 
 class RemotePersonalStore(PersonalStore):
-    """Personal store whose records an actor on the driver's node writes and reads.
-
-    Args:
-        store: local store that it replaces.
-        server: actor with the records.
-    """
+    """Personal store whose records an actor on the driver's node writes and reads, instead of the local store."""
 
     def __init__(self, store: PersonalStore, server: Any) -> None:
         super().__init__(store.folder, store.layout)
@@ -228,7 +205,6 @@ class RemotePersonalStore(PersonalStore):
         return location
 
     def get(self, location: Location) -> bytes:
-        """Read one record."""
         record: bytes = _answer(self._server.get.remote(location))
         return record
 

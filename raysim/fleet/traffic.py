@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any
 
@@ -43,20 +43,6 @@ class Traffic:
             self.out[source] += nbytes
             self.into[target] += nbytes
 
-    def copy(self) -> Traffic:
-        """Return a copy of the present counts."""
-        return replace(self, out=self.out.copy(), into=self.into.copy())
-
-    def since(self, before: Traffic) -> Traffic:
-        """Return the bytes added since an earlier copy."""
-        return Traffic(
-            self.driver - before.driver,
-            self.inlined - before.inlined,
-            self.moved - before.moved,
-            self.out - before.out,
-            self.into - before.into,
-        )
-
     def by_node(self) -> dict[str, dict[str, int]]:
         """Return bytes in and out of each node that had any."""
         nodes = sorted({*self.into, *self.out})
@@ -71,7 +57,6 @@ class StoredValue:
     value of an actor is inlined: its bytes come to the driver, and go out again with each call.
 
     Args:
-        nbytes: size of its arrays.
         value: the value itself, if it is the driver's.
         reference: Ray's reference, if an actor made it.
         host: node of that actor; None for the driver's.

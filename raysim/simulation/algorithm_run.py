@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch.nn import Module
 
@@ -14,7 +13,8 @@ from algorithms import DivergedError as AlgorithmDivergedError
 from algorithms import Purpose, Robust, State, TrimmedMean, begin
 from algorithms.rounds.timed import in_virtual_time
 from raysim.common.errors import of_algorithm
-from raysim.fleet.inline import InlineFleet, InlineWorkplace
+from raysim.common.log import LOG
+from raysim.fleet import RunFleet, Workplace
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.columns import columns_of
 from raysim.measures.each_client import by_kind
@@ -33,28 +33,18 @@ from raysim.watching.log import log_algorithm
 from raysim.watching.loggers.threads import LoggerThreads
 from raysim.watching.stopwatch import RoundSeconds
 
-if TYPE_CHECKING:  # They import Ray, which a run in this process does not need.
-    from raysim.fleet.client_actors import ClientActors
-    from raysim.fleet.ray_fleet import RayFleet
-
-LOG = logging.getLogger("raysim")
-
 
 @dataclass(frozen=True)
 class StartedRun:
     """Run whose place of work has started: everything that its algorithms share.
 
     Args:
-        plan: the run.
         place: place of work, this process or client actors.
-        location: folder of the run.
-        options: options of the run.
-        loggers: loggers of the rounds.
         fingerprint: facts beside the experiment that the bytes depend on: of the place, and of the population.
     """
 
     plan: RunPlan
-    place: ClientActors | InlineWorkplace
+    place: Workplace
     location: RunLocation
     options: RunOptions
     loggers: LoggerThreads
@@ -62,12 +52,7 @@ class StartedRun:
 
 
 def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
-    """Run one algorithm, or continue it at its newest checkpoint.
-
-    Args:
-        run: the run.
-        plan: the algorithm.
-    """
+    """Run one algorithm, or continue it at its newest checkpoint."""
     name, workers, experiment = plan.name, plan.workers, run.plan.experiment
     folder, options, spent = run.location.folder / name, run.options, RoundSeconds()
     options.stopwatch.enter("files", name)
@@ -135,7 +120,7 @@ def _files(
     )
 
 
-def _beginning(run: RunPlan, plan: AlgorithmPlan, module: Module, fleet: InlineFleet | RayFleet) -> Snapshot:
+def _beginning(run: RunPlan, plan: AlgorithmPlan, module: Module, fleet: RunFleet) -> Snapshot:
     """Return the run before its first round."""
     state = begin(module, fleet, run.experiment.seed, plan.rounds)
     twins = tuple(twin.state for twin in twins_of(run.experiment.evaluate.measures, state, run.targets))
@@ -143,7 +128,7 @@ def _beginning(run: RunPlan, plan: AlgorithmPlan, module: Module, fleet: InlineF
 
 
 def _trained(
-    run: StartedRun, plan: AlgorithmPlan, fleet: InlineFleet | RayFleet, files: AlgorithmFolder, snapshot: Snapshot
+    run: StartedRun, plan: AlgorithmPlan, fleet: RunFleet, files: AlgorithmFolder, snapshot: Snapshot
 ) -> tuple[State, AlgorithmResult]:
     """Run the rounds that are left; return the state of the model to be written, and the result."""
     state, name, workers, watcher = snapshot.state, plan.name, plan.workers, run.options.watcher

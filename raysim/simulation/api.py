@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from partitioning import Population
 from raysim.common.errors import InputError, one_input_error
+from raysim.common.log import LOG
 from raysim.common.names import CONFIG, POPULATION, REPORT, RUN_LOG, WATCH
 from raysim.config.experiment import Experiment
 from raysim.config.read import changed, module_folders, read
 from raysim.data.catalogue import MEMORY
 from raysim.data.features import LABEL
 from raysim.data.memory import HeldData, take_objects
+from raysim.fleet import Workplace
 from raysim.fleet.actors import Actors
 from raysim.fleet.machine import settled
 from raysim.fleet.user_code import pickled_by_value
@@ -37,18 +38,10 @@ from raysim.store.resume import check_fingerprint, read_result, stored_experimen
 from raysim.store.run_folder import existing_folder, has_begun, run_folder
 from raysim.store.wall_clock import CommandTime, read_commands, write_commands
 from raysim.watching.log import log_command_time, log_population, run_log
-from raysim.watching.loggers.logger import LoggedRun
-from raysim.watching.loggers.named import loggers_of
+from raysim.watching.loggers.logger import LoggedRun, loggers_of
 from raysim.watching.loggers.threads import LoggerThreads
-from raysim.watching.notebook import default_watcher
-from raysim.watching.progress import Watcher
+from raysim.watching.progress import Watcher, default_watcher
 from raysim.watching.stopwatch import Stopwatch
-
-if TYPE_CHECKING:  # Ray takes a second to import
-    from raysim.fleet.client_actors import ClientActors
-    from raysim.fleet.inline import InlineWorkplace
-
-LOG = logging.getLogger("raysim")
 
 
 def run(
@@ -170,13 +163,7 @@ def run_experiment(experiment: Experiment, location: RunLocation, options: RunOp
 def resume_experiment(
     location: RunLocation, options: RunOptions, only: str | None = None
 ) -> dict[str, AlgorithmResult]:
-    """Continue a run without its report; return the results by the algorithms' names.
-
-    Args:
-        location: location of the run.
-        options: options of the run.
-        only: algorithm to continue; None for all.
-    """
+    """Continue a run without its report, or `only` one algorithm of it; return the results by the algorithms' names."""
     folder = location.folder
     experiment = options.placed(stored_experiment(folder))
     with existing_folder(folder):
@@ -187,7 +174,8 @@ def resume_experiment(
             with offer_resume(location, options), _run_context(folder, experiment):
                 results |= _run_algorithms(experiment, location, options, left)
         else:
-            options.watcher.notice(f"{location.name_of(only)} has ended: nothing is left to do")
+            name = location.name if only is None else f"{location.name.rstrip('/')}/{only}"
+            options.watcher.notice(f"{name} has ended: nothing is left to do")
     return {name: results[name] for name in names}
 
 
@@ -273,7 +261,7 @@ def _run_algorithms(
 
 
 @contextmanager
-def _ended(place: ClientActors | InlineWorkplace, options: RunOptions) -> Iterator[None]:
+def _ended(place: Workplace, options: RunOptions) -> Iterator[None]:
     """Begin the stage "end" after the context, and say what it waits for."""
 
     def end() -> None:

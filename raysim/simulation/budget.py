@@ -34,7 +34,6 @@ def rounds_of(epochs: float, algorithm: Algorithm, census: Census) -> int:
     Args:
         epochs: passes over all training data, > 0.
         algorithm: algorithm; `local` of its first phase counts for all phases.
-        census: training clients.
 
     Raises:
         InputError: no client has a sample to train on.
@@ -56,10 +55,7 @@ def rounds_of(epochs: float, algorithm: Algorithm, census: Census) -> int:
 def check_updates(algorithm: Algorithm, census: Census, lanes: int) -> None:
     """Refuse client updates so long that the plan of their batches fills the memory.
 
-    Args:
-        algorithm: algorithm; every phase counts.
-        census: training clients.
-        lanes: client updates at once.
+    `lanes` is the number of client updates at once.
 
     Raises:
         InputError: the plan takes more than `PLAN_BYTES`.
@@ -84,9 +80,7 @@ def check_updates(algorithm: Algorithm, census: Census, lanes: int) -> None:
 def samples_per_update(local: Local, samples: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the samples that an update of each client uses, [K]: those of its batches on average, repeats left out.
 
-    Args:
-        local: training of a client.
-        samples: number of samples of each client, [K].
+    `samples` are those that each client has, [K].
     """
     if local.epochs is not None:
         return samples.astype(np.float64) * local.epochs

@@ -127,9 +127,7 @@ def name_user_code(experiment: Experiment, log: Path) -> Iterator[None]:
 def repeat_if_damaged(attempt: Callable[[], T], tell: Callable[[str], None]) -> T:
     """Run an algorithm; if its files are damaged meanwhile, go back to its newest checkpoint that is intact.
 
-    Args:
-        attempt: function that runs the algorithm from its newest intact checkpoint.
-        tell: receiver of a line about each damage.
+    Each attempt begins at that checkpoint.
 
     Raises:
         DamagedError: files were damaged again and again.

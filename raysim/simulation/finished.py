@@ -238,12 +238,7 @@ def _own_entries(
 ) -> dict[str, Tensor]:
     """Return the entries in which a client's own model differs from the global one.
 
-    Args:
-        path: file of the personal state.
-        name: folder of the algorithm.
-        client: id of the client; None for the global model.
-        weights: entries of the global model.
-        layout: entries of the module.
+    `path` is the file of the personal state, and `weights` are the entries of the global model.
     """
     personal = load_file(regular(path))
     clients = personal.pop("clients").tolist()

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING
-
 from algorithms import Purpose, State, start_round
 from raysim.common.errors import ModelsLostError, RetriesSpentError
-from raysim.fleet.inline import InlineFleet
+from raysim.common.log import LOG
+from raysim.fleet import RunFleet
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.simulation.records import Records
 from raysim.simulation.stop import Stop
-
-if TYPE_CHECKING:  # It imports Ray, which a run in this process does not need.
-    from raysim.fleet.ray_fleet import RayFleet
-
-LOG = logging.getLogger("raysim")
 
 REPLAYS = 3
 """Times in a row that rounds are repeated since an aggregation because their models were lost."""
 
 
-def run_rounds(plan: WorkerPlan, fleet: InlineFleet | RayFleet, records: Records, state: State, stop: Stop) -> None:
+def run_rounds(plan: WorkerPlan, fleet: RunFleet, records: Records, state: State, stop: Stop) -> None:
     """Run the rounds that are left; repeat the rounds since the last aggregation if their models are lost.
-
-    Args:
-        plan: plan of the algorithm's workers.
-        fleet: fleet that runs the blocks.
-        records: records of the rounds.
-        state: the run so far.
-        stop: request to stop.
 
     Raises:
         StoppedError: the run was asked to stop.

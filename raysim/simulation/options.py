@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from raysim.common.log import LOG
 from raysim.simulation.place import Place
 from raysim.simulation.stop import Stop
-from raysim.watching.log import logged
 from raysim.watching.progress import Watcher
 from raysim.watching.stopwatch import Stopwatch
 
@@ -20,7 +19,7 @@ class RunOptions(Place):
     stop: Stop = field(default_factory=Stop)
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
 
-    @property
-    def tell(self) -> Callable[[str], None]:
-        """Receiver of a text for the user, which also goes into the run's log."""
-        return logged(self.watcher.notice)
+    def tell(self, text: str) -> None:
+        """Show a text to the user, and log it."""
+        LOG.info("%s", text)
+        self.watcher.notice(text)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from raysim.common.errors import InputError
 from raysim.common.surface import assigned, given, option
 from raysim.config.experiment import Experiment
 from raysim.config.tables import MOST_ACTORS, FleetTable
+from raysim.fleet import Workplace
 from raysim.fleet.actors import Actors
 from raysim.fleet.address import check_address
 from raysim.fleet.gpus import require_gpu
-
-if TYPE_CHECKING:  # They import torch, and Ray, which a run in this process does not need.
-    from raysim.fleet.client_actors import ClientActors
-    from raysim.fleet.inline import InlineWorkplace
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,14 @@ class Place:
             )
         if self.address is not None:
             check_address(self.address)
-        table = _with_actors(experiment.fleet, self.actors)
+        table = experiment.fleet
+        if self.actors is not None:
+            if not 1 <= self.actors <= MOST_ACTORS:
+                raise InputError(
+                    f"{assigned('actors', self.actors)}: must be a whole number from 1 to {MOST_ACTORS}; use "
+                    f"{given('actors', 1)}"
+                )
+            table = table.model_copy(update={"actors": self.actors})
         if self.is_here(experiment):
             _check_inline(table)
         elif table.gpus_per_actor == "auto" and table.pinned:
@@ -74,7 +77,7 @@ class Place:
         if self.fleet is None and not self.is_here(experiment):
             require_gpu(experiment.fleet.gpus_per_actor, self.address)
 
-    def workplace(self, experiment: Experiment) -> ClientActors | InlineWorkplace:
+    def workplace(self, experiment: Experiment) -> Workplace:
         """Return the place where the experiment's blocks run; it starts as a context."""
         table = experiment.fleet
         if self.fleet is not None:
@@ -88,17 +91,6 @@ class Place:
 
         shape = table.actors, table.cpus_per_actor, table.gpus_per_actor, self.address
         return ClientActors(*shape, labels=table.labels, group=table.group, pinned=table.pinned)
-
-
-def _with_actors(table: FleetTable, actors: int | None) -> FleetTable:
-    """Return the table with another number of actors; None leaves it unchanged."""
-    if actors is None:
-        return table
-    if not 1 <= actors <= MOST_ACTORS:
-        raise InputError(
-            f"{assigned('actors', actors)}: must be a whole number from 1 to {MOST_ACTORS}; use {given('actors', 1)}"
-        )
-    return table.model_copy(update={"actors": actors})
 
 
 def _check_inline(table: FleetTable) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +17,7 @@ from partitioning.common.disk import write_whole
 from partitioning.store.fetching import cached_folder
 from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError
+from raysim.common.log import LOG
 from raysim.common.names import COLUMNS
 from raysim.config.algorithm import AlgorithmTable
 from raysim.config.experiment import Experiment
@@ -35,8 +35,6 @@ from raysim.simulation.samples import PreparedSamples, prepare_samples
 from raysim.store.algorithm_folder import client_facts
 from raysim.watching.log import log_model
 
-LOG = logging.getLogger("raysim")
-
 
 @dataclass(frozen=True)
 class AlgorithmPlan:
@@ -45,8 +43,6 @@ class AlgorithmPlan:
     Args:
         name: its folder in the run.
         table: its table of the experiment, without a value of "auto".
-        workers: plan of its workers.
-        rounds: number of its rounds.
         of_clients: ids of the training clients, and columns about them; see `client_facts`.
         of_options: sentences of its options on these clients.
     """
@@ -79,11 +75,7 @@ class RunPlan:
 
 
 def targets_of(experiment: Experiment, population: Population) -> Targets:
-    """Return the data that an experiment evaluates on.
-
-    Args:
-        experiment: experiment as its file has it.
-        population: population in the view of its fold.
+    """Return the data that an experiment, as its file has it, evaluates on; the population is in the view of its fold.
 
     Raises:
         InputError: the population lacks a wanted target, or a column is not measured.
@@ -109,10 +101,8 @@ def plan_run(
     Args:
         experiment: experiment as its file has it, with what follows from its numbers of rounds.
         population: population in the view of its fold.
-        targets: data to evaluate on.
         folder: folder of the run, which receives the values that columns were encoded by.
         names: folders of the algorithms to plan.
-        device: "cpu" or "cuda".
         samples: prepared samples of the population; by default they are prepared here.
 
     Raises:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from raysim.config.experiment import Experiment
 from raysim.config.tables import PartitionTable
 from raysim.data.arrays import take_rows
 from raysim.data.catalogue import MEMORY
-from raysim.data.columns import PLAIN
+from raysim.data.columns import PLAIN, ColumnRules
 from raysim.data.domains import draw_per_domain, split_by_domain
 from raysim.data.prepare import (
     append_augmented,
@@ -74,15 +74,13 @@ def population_of(
             tell(f"the run's population cannot be read, and raysim makes it again ({error})")
     keys = [each.name for each in parameters(partition.scheme).values() if each.is_column]
     dividing = {str(getattr(partition, key)): f"partition.{key}" for key in keys}
-    split = partition.local_test if isinstance(partition.local_test, str) else None
-    split = None if split == OF_TEST_SET else split
-    own = {"site": partition.site, "by": partition.by, "local_test": split}
+    split = partition.local_test if partition.local_test != OF_TEST_SET else None
+    own = {"site": partition.site, "by": partition.by, "local_test": split if isinstance(split, str) else None}
     dividing |= {name: f"partition.{key}" for key, name in own.items() if name is not None}
     train, tests, source = _tables(data, partition, dividing, experiment.seed)
     if folder.exists():  # only now, because the data may be gone
         remove_population(folder)
-    options = {key: value for key, value in partition if key not in OF_VIEW}
-    missing = _imputed(data, train, source.label, dividing)
+    missing = _rules(data).missing_allowed(train.schema, {source.label, *dividing})
     if partition.local_test == OF_TEST_SET:
         train, tests = _with_own_tests(train, tests, partition, source, missing), None
     with _named(partition):
@@ -94,7 +92,7 @@ def population_of(
             seed=experiment.seed,
             label=source.label,
             missing=missing,
-            **options,
+            **{key: value for key, value in partition if key not in OF_VIEW},
         )
     return population if partition.fold is None else population.fold(partition.fold, partition.validation)
 
@@ -119,11 +117,6 @@ def _with_own_tests(
             'clients; set data.test = "file:PATH", or partition.local_test = 0.2'
         )
     return joined_by_owner(train, whole, str(getattr(partition, "column", None)), OF_TEST_SET)
-
-
-def _imputed(data: DataTable, train: pa.Table, label: str, dividing: Collection[str]) -> list[str]:
-    """Return the columns that may have missing values, because the run fills them."""
-    return [] if data.columns is None else data.columns.rules.missing_allowed(train.schema, {label, *dividing})
 
 
 @contextmanager
@@ -155,15 +148,11 @@ def _tables(
     data: DataTable, partition: PartitionTable, dividing: Mapping[str, str], seed: int
 ) -> tuple[pa.Table, pa.Table | Mapping[str, pa.Table] | None, LoadedDataSet]:
     """Return the rows to partition, the global test set or one for each domain, and their data set."""
-    name, root, shifts = data.source("dataset"), data.root, data.shifts
-    without = data.without or ()
-    rules = PLAIN if data.columns is None else data.columns.rules
     needed = {**dict.fromkeys(partition.features, "partition.features"), **dividing}
-    read = partial(
-        load, root=root, dividing=dividing, needed=needed, without=without, text=_tokenizer(data), rules=rules
-    )
-    source = read(name, label=data.label, shifts=shifts, seed=seed)
-    source = _chosen(source, data)
+    source = _read(data, "dataset", dividing, label=data.label, needed=needed, shifts=data.shifts, seed=seed)
+    source = select_split(source, data.split)
+    if data.classes is not None:
+        source = select_classes(source, data.classes)
     train, test = _with_test(source, data, dividing, seed)
     if data.sample is not None:
         train, test = draw_sample(train, test, data.sample, seed)
@@ -173,14 +162,22 @@ def _tables(
     return train, tests, source
 
 
-def _tokenizer(data: DataTable) -> Tokenizer | None:
+def _read(data: DataTable, key: str, dividing: Collection[str], **given: Any) -> LoadedDataSet:
+    """Load the data set of the key `dataset` or `test` by the rules that `[data]` has for both."""
     text = data.text
-    return None if text is None else Tokenizer(text.tokenizer, text.columns, text.length, text.predict)
+    return load(
+        data.source(key),
+        root=data.root,
+        dividing=dividing,
+        without=data.without or (),
+        text=None if text is None else Tokenizer(text.tokenizer, text.columns, text.length, text.predict),
+        rules=_rules(data),
+        **given,
+    )
 
 
-def _chosen(source: LoadedDataSet, data: DataTable) -> LoadedDataSet:
-    source = select_split(source, data.split)
-    return source if data.classes is None else select_classes(source, data.classes)
+def _rules(data: DataTable) -> ColumnRules:
+    return PLAIN if data.columns is None else data.columns.rules
 
 
 def _with_test(
@@ -194,19 +191,8 @@ def _with_test(
             f"data.test = {data.test!r}: must be left out, because {source.name} has its own test set; remove it"
         )
     if isinstance(data.test, str):
-        without = data.without or ()
-        text = _tokenizer(data)
-        label = data.label or (source.label if text is None or text.predict == "label" else None)
-        test = load(
-            data.source("test"),
-            root=data.root,
-            label=label,
-            dividing=dividing,
-            without=without,
-            text=text,
-            rules=PLAIN if data.columns is None else data.columns.rules,
-            like=source.train.schema,
-        )
+        label = data.label or (source.label if data.text is None or data.text.predict == "label" else None)
+        test = _read(data, "test", dividing, label=label, like=source.train.schema)
         if test.test is not None:
             raise InputError(
                 f"data.test = {data.test!r}: must have no test set of its own, so that the rows to test on are clear; "

@@ -8,28 +8,22 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from algorithms import RoundReport, State
-from algorithms.core.report import DroppedUpdates
 from raysim.common.errors import StoppedError
-from raysim.fleet.inline import InlineFleet
+from raysim.common.log import LOG
+from raysim.fleet import RunFleet
 from raysim.measures.evaluate import Evaluation
 from raysim.measures.selection import ROUNDS_AFTER
 from raysim.measures.twins import twins_of, verdict
-from raysim.simulation.checkpoints import Recovery
 from raysim.simulation.plan import RunPlan
 from raysim.store.algorithm_folder import AlgorithmFolder
 from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 from raysim.watching.log import at_most_every
 from raysim.watching.progress import Watcher
-
-if TYPE_CHECKING:  # It imports Ray, which a run in this process does not need.
-    from raysim.fleet.ray_fleet import RayFleet
-
-LOG = logging.getLogger("raysim")
 
 LOGGED_ROUNDS, LOG_SECONDS = 10, 10.0
 """First rounds that are all logged, and seconds between later log lines of rounds without an evaluation."""
@@ -47,11 +41,9 @@ class UnwrittenRound:
 
     Args:
         state: state after the round.
-        report: report of the round.
         row: row of the round so far.
         is_evaluated: whether an evaluation is due.
         is_measured: whether an evaluation is due, or twins.
-        evaluation: evaluation under way.
     """
 
     state: State
@@ -65,21 +57,11 @@ class UnwrittenRound:
 class Records:
     """Rows of the rounds: the last one waits for its evaluation, the others are written.
 
-    Args:
-        plan: the run.
-        fleet: fleet that evaluates.
-        files: files of the algorithm.
-        watcher: observer of the run.
-        snapshot: the run so far.
+    `snapshot` is the run so far.
     """
 
     def __init__(
-        self,
-        plan: RunPlan,
-        fleet: InlineFleet | RayFleet,
-        files: AlgorithmFolder,
-        watcher: Watcher,
-        snapshot: Snapshot,
+        self, plan: RunPlan, fleet: RunFleet, files: AlgorithmFolder, watcher: Watcher, snapshot: Snapshot
     ) -> None:
         self.name, self.progress = files.path.name, snapshot.progress
         self._fleet, self._files, self._watcher, self._targets = fleet, files, watcher, plan.targets
@@ -88,7 +70,9 @@ class Records:
         evaluate, self._options = plan.experiment.evaluate, algorithm.table.options
         self._every, self._selection = evaluate.interval(self._rounds), evaluate.selection
         self._twins = twins_of(evaluate.measures, snapshot.state, plan.targets)
-        self._recovery = Recovery(files, snapshot, plan.experiment.checkpoint.every)
+        self._snapshot = snapshot
+        """The run after its last written aggregation, to go back to if models are lost."""
+        self._checkpoint_every, self._aggregations = plan.experiment.checkpoint.every, 0
         self._logged = ["train_loss", *(name for name in plan.targets.columns if name.endswith(LOGGED_METRICS))]
         self._log_due = at_most_every(LOG_SECONDS)
         self._unwritten: UnwrittenRound | None = None
@@ -125,7 +109,7 @@ class Records:
             self._tell_of_nonfinite(done)
         self.progress = progress
         if not done.state.travelling_models:
-            self._recovery.keep(Snapshot(replace(done.state, report=None), progress))
+            self._keep(Snapshot(replace(done.state, report=None), progress))
         self._watcher.round(done.state.round, progress.latest)
 
     def stop(self) -> NoReturn:
@@ -135,13 +119,13 @@ class Records:
             StoppedError: always; it names the last round.
         """
         self.write()
-        self._recovery.save()
+        self._files.save(self._snapshot)
         raise StoppedError(f"stopped after round {self.progress.result.rounds}")
 
     def restart(self) -> State:
         """Drop everything under way after models were lost; return the state after the last aggregation."""
         self._rewind_twins()
-        state, done = self._recovery.snapshot.state, self._unwritten
+        state, done = self._snapshot.state, self._unwritten
         if done is None or done.state.travelling_models:
             self._unwritten = None
         else:
@@ -229,6 +213,16 @@ class Records:
         last = min(progress.last, number + ROUNDS_AFTER) if selection.stops(result.history) else progress.last
         return replace(progress, result=result, latest=metrics, last=last)
 
+    def _keep(self, snapshot: Snapshot) -> None:
+        """Go back to this aggregation from now on, and write a checkpoint of it if one is due."""
+        self._snapshot, self._aggregations = snapshot, self._aggregations + 1
+        self._files.mark()
+        if self._aggregations >= self._checkpoint_every and self._files.due:
+            self._files.save(snapshot)
+            self._aggregations = 0
+        saving = self._files.saving
+        snapshot.state.personal.forget(snapshot.rounds | (saving.rounds if saving else set()))
+
     def _rewind_twins(self) -> None:
         for twin, state in zip(self._twins, self.progress.twins, strict=True):
             twin.state = state
@@ -256,7 +250,7 @@ class Records:
         self._watcher.notice(f"{self.name}: {text}")
 
 
-def _counts(fleet: InlineFleet | RayFleet) -> dict[str, float]:
+def _counts(fleet: RunFleet) -> dict[str, float]:
     """Return the bytes that a fleet has moved so far, and the seconds that it has spent on starting actors."""
     moved = {f"machine_bytes_{name}": getattr(fleet.traffic, name) for name in TRAFFIC}
     return {**moved, "starting": fleet.starting}
@@ -267,7 +261,7 @@ def _reported(report: RoundReport) -> dict[str, Any]:
     rows = report.updates
     labels = np.where(rows.trained, rows.column("labelled"), 0.0)
     losses, labels = rows.column("loss")[labels > 0], labels[labels > 0]
-    return {
+    row: dict[str, Any] = {
         "aggregated": report.aggregated,
         "train_loss": float(np.average(losses, weights=labels)) if len(labels) else None,
         "updates": len(rows),
@@ -275,10 +269,8 @@ def _reported(report: RoundReport) -> dict[str, Any]:
         "exchanges": report.exchanges,
         "bytes_up": report.bytes_up,
         "bytes_down": report.bytes_down,
-        **({} if report.dropped is None else _dropped(report.dropped)),
     }
-
-
-def _dropped(dropped: DroppedUpdates) -> dict[str, Any]:
-    late, vanished = dropped.count("late"), dropped.count("vanished")
-    return {"late": late, "vanished": vanished, "samples_wasted": float(dropped.samples.sum())}
+    if (dropped := report.dropped) is not None:
+        late, vanished = dropped.count("late"), dropped.count("vanished")
+        row |= {"late": late, "vanished": vanished, "samples_wasted": float(dropped.samples.sum())}
+    return row

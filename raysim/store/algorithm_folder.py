@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,9 +20,10 @@ from algorithms.training.reports import own_numbers
 from partitioning.common.disk import write_whole
 from raysim.common.background import Background
 from raysim.common.files import sync
+from raysim.common.log import LOG
 from raysim.common.names import ALGORITHM_FILES, CLIENTS, CLUSTERS, MODEL, PERSONAL, STATE_FILES, STOPPED, SUMMARY
 from raysim.store.checkpoint import Checkpoints
-from raysim.store.journal import Journal, JournalMark, batches
+from raysim.store.journal import Journal, JournalMark, batches, joined
 from raysim.store.participation import SCORES, TAKEN, participation
 from raysim.store.result import Snapshot
 from raysim.store.run_folder import remove_made
@@ -56,8 +56,6 @@ NO_FACTS = pa.RecordBatch.from_pydict({"client": pa.array([], pa.int64())})
 OUTCOME = pa.field("outcome", pa.string())
 """Further column of `updates.parquet` if devices decide who takes part: "counted", "late" or "vanished"."""
 
-LOG = logging.getLogger("raysim")
-
 LOG_SECONDS = 60.0
 """Least seconds between two checkpoints in the log."""
 
@@ -66,14 +64,11 @@ STAGES = ("sample", "send", "train", "sum", "aggregate", "evaluate", "write")
 
 
 def metrics_schema(columns: Sequence[str]) -> pa.Schema:
-    """Return the columns of `metrics.parquet`: one row per round.
+    """Return the columns of `metrics.parquet`, those of evaluations among them: one row per round.
 
     An evaluation's column is null if the round was not evaluated or the metric is undefined. `seconds*` measure the
     machine. `simulated_seconds` is virtual time, and null without `[devices]`. `late`, `vanished` and `samples_wasted`
     count client updates that never counted, and are null unless the devices decide who takes part.
-
-    Args:
-        columns: names of the evaluation's columns.
     """
     whole = ["updates", "nonfinite", "bytes_up", "bytes_down", "exchanges"]
     measured = ["machine_bytes_driver", "machine_bytes_inlined", "machine_bytes_moved", "machine_bytes_crossed"]
@@ -131,12 +126,9 @@ class AlgorithmFolder:
         """Checkpoint that is being written."""
         self._schema = metrics_schema(columns)
         self._metrics = Journal(path / "metrics.journal", self._schema, marks.get("metrics", JournalMark()))
-        self._rows = UPDATES.append(REPORTED) if reports else UPDATES
-        for field in list(of_clients.schema)[1:]:
-            self._rows = self._rows.append(field)
-        self._rows = self._rows.append(OUTCOME) if outcomes else self._rows
+        further = [REPORTED] * reports + list(of_clients.schema)[1:] + [OUTCOME] * outcomes
+        self._rows = pa.schema([*UPDATES, *further])
         self._of_clients = of_clients
-        """Ids of the training clients and further facts about them."""
         self._updates = Journal(path / "updates.journal", self._rows, marks.get("updates", JournalMark()))
         self._marks = marks
         self._checkpoints = checkpoints
@@ -145,11 +137,7 @@ class AlgorithmFolder:
         self._background = Background(lambda work, *given: work(*given))
 
     def append(self, row: Mapping[str, Any], report: RoundReport) -> None:
-        """Schedule the rows of a round: one in the metrics, one per client update.
-
-        Args:
-            row: row of the round; a missing column becomes null.
-            report: report of the round.
+        """Schedule the rows of a round: one in the metrics, whose missing columns are null, and one per client update.
 
         Raises:
             Exception: an earlier round could not be written, such as a full disk; `finish` and `close` raise it, too.
@@ -164,16 +152,15 @@ class AlgorithmFolder:
     def accounts(self, clients: np.ndarray) -> dict[str, np.ndarray]:
         """Wait for all rows, and return each client's sums, [n] each; see `participation`.
 
-        Args:
-            clients: ids in ascending order, int64 [n].
-
         Raises:
             DamagedError: a journal is not as it was written.
         """
         self._background.close()
         self._metrics.check()
         self._updates.check()
-        return participation(self.path, clients, OUTCOME in self._rows)
+        updates = joined(batches(self.path / "updates.journal"), self._rows)
+        metrics = joined(batches(self.path / "metrics.journal"), self._schema)
+        return participation(updates, metrics, clients)
 
     @property
     def due(self) -> bool:
@@ -259,13 +246,21 @@ class AlgorithmFolder:
 
     def _write(self, row: Mapping[str, Any], report: RoundReport) -> None:
         started = time.perf_counter()
-        self._updates.append(_update_rows(row["round"], report, self._rows, self._of_clients))
+        self._append_updates(row["round"], _counted(report, REPORTED in self._rows))
         if report.dropped is not None and len(report.dropped):
-            self._updates.append(_dropped_rows(row["round"], report.dropped, self._rows, self._of_clients))
+            self._append_updates(row["round"], _dropped(report.dropped))
         # Only the writer knows this time. It leaves out the row itself, which holds it.
         row = {**row, "seconds_write": time.perf_counter() - started}
         self._metrics.append(pa.RecordBatch.from_pylist([row], self._schema))
         self._written(row)
+
+    def _append_updates(self, round_number: int, columns: Mapping[str, Any]) -> None:
+        """Append rows of a round to the updates; a column without values is null."""
+        clients, schema = columns["client"], self._rows
+        known = {**columns, "round": np.full(len(clients), round_number), **_facts(clients, self._of_clients)}
+        nothing = pa.nulls(len(clients))
+        arrays = [pa.array(known.get(field.name, nothing)).cast(field.type) for field in schema]
+        self._updates.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 
 def tidy(path: Path) -> None:
@@ -273,14 +268,12 @@ def tidy(path: Path) -> None:
     remove_made(path, STATE_FILES)
 
 
-def _update_rows(
-    round_number: int, report: RoundReport, schema: pa.Schema, of_clients: pa.RecordBatch
-) -> pa.RecordBatch:
-    rows, blocks = report.updates, report.blocks
+def _counted(report: RoundReport, reports: bool) -> dict[str, Any]:
+    """Return the columns of updates that counted; with `reports` also the numbers that each returned."""
+    rows = report.updates
     columns: dict[str, Any] = {
-        "round": np.full(len(rows), round_number),
         "client": rows.clients,
-        "block": blocks,
+        "block": report.blocks,
         "samples": rows.column("samples"),
         "steps": rows.column("steps"),
         "loss": pa.array(rows.column("loss"), mask=rows.column("steps") == 0),
@@ -289,41 +282,26 @@ def _update_rows(
         "nonfinite": list(rows.nonfinite),
         "machine_block_seconds": _of_block(report, "seconds"),
         "machine_actor": _of_block(report, "actor"),
+        OUTCOME.name: np.full(len(rows), "counted"),
     }
-    columns |= _facts(rows.clients, of_clients)
-    columns[OUTCOME.name] = np.full(len(rows), "counted")
-    if REPORTED.name in schema.names:
+    if reports:
         columns[REPORTED.name] = pa.array([list(own_numbers(each).items()) for each in rows.reports()], REPORTED.type)
-    arrays = [pa.array(columns[field.name]).cast(field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return columns
 
 
-def _dropped_rows(
-    round_number: int, dropped: DroppedUpdates, schema: pa.Schema, of_clients: pa.RecordBatch
-) -> pa.RecordBatch:
-    """Return the rows of updates that never counted; nothing was computed, so most columns are null."""
-    columns: dict[str, Any] = {
-        "round": np.full(len(dropped), round_number),
+def _dropped(dropped: DroppedUpdates) -> dict[str, Any]:
+    """Return the columns of updates that never counted; nothing was computed, so the others are null."""
+    return {
         "client": dropped.clients,
         "samples": dropped.samples.astype(np.int64),
         "steps": np.zeros(len(dropped), np.int64),
         "weight": np.zeros(len(dropped)),
-        **_facts(dropped.clients, of_clients),
         OUTCOME.name: list(dropped.outcomes),
     }
-    known = {name: pa.array(values) for name, values in columns.items()}
-    nothing = pa.nulls(len(dropped))
-    arrays = [known.get(field.name, nothing).cast(field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def client_facts(options: Iterable[Option], census: Census, seed: int) -> pa.RecordBatch:
     """Return the ids of the training clients, `client`, and the columns about them of some options.
-
-    Args:
-        options: options of an algorithm.
-        census: training clients.
-        seed: seed of the run.
 
     Raises:
         InputError: a column has the name of another, or no value for each client.

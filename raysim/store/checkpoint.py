@@ -12,12 +12,7 @@ from pathlib import Path
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from algorithms import (
-    Algorithm,
-    Packed,
-    PersonalLedger,
-    State,
-)
+from algorithms import Algorithm, Packed, PersonalLedger, State
 from algorithms.core.errors import DamagedError
 from algorithms.core.personal import FULL, check_records
 from algorithms.core.rows import UpdateRows
@@ -60,7 +55,6 @@ class Checkpoints:
 
     Args:
         folder: folder of the algorithm; it need not exist.
-        algorithm: parts of the algorithm.
         identity: everything that determines the run's bytes; a run continues only if it is unchanged.
         own: names of the user's modules, whose dataclasses a checkpoint may hold.
         saved: function to call after each checkpoint; its time counts as the checkpoint's.
@@ -88,10 +82,7 @@ class Checkpoints:
         self._round = 0
 
     def newest(self, notice: Callable[[str], None]) -> Snapshot | None:
-        """Return the newest intact checkpoint; remove damaged ones and report them.
-
-        Args:
-            notice: receiver of a line per damaged checkpoint.
+        """Return the newest intact checkpoint; remove damaged ones, and pass a line about each to `notice`.
 
         Raises:
             InputError: a run on another machine, or of another experiment, wrote it.
@@ -111,9 +102,7 @@ class Checkpoints:
     def write(self, snapshot: Snapshot, marks: Mapping[str, JournalMark]) -> None:
         """Write a checkpoint unless its round has one, and return once it would survive a power failure.
 
-        Args:
-            snapshot: the run after an aggregation.
-            marks: ends of the journals at that time, by name.
+        `marks` are the ends of the journals at the time of the snapshot, by name.
         """
         if snapshot.state.round == self._round:
             return
@@ -179,12 +168,7 @@ class Checkpoints:
 
 
 def check_same(folder: Path, there: Mapping[str, str], here: Mapping[str, str]) -> None:
-    """Check that everything that determines a run's bytes is unchanged.
-
-    Args:
-        folder: folder of the algorithm.
-        there: values at the start of the run.
-        here: values now.
+    """Check that everything that determines an algorithm's bytes is the same here as it was there, when its run began.
 
     Raises:
         InputError: one differs; both values are named.
@@ -201,7 +185,6 @@ class Sweeper:
     """Keeper of a personal store's files: it syncs them and removes unneeded ones.
 
     Args:
-        folder: folder of the store.
         full: bytes after which a writer begins another file.
     """
 
@@ -234,10 +217,7 @@ class Sweeper:
         sweep must have found a file full and unneeded. The file is removed when the checkpoint holds all rounds that
         were under way then.
 
-        Args:
-            round_number: round of the newest checkpoint.
-            needed: files that this checkpoint names.
-            ledger: ledger of the running algorithm.
+        `needed` are the files that the checkpoint of this round, the newest, names.
         """
         # Keep this order: an update under way now belongs to the round after the ledger's newest, at the latest.
         there = {path.name for path in self._folder.glob("*.bin") if self._is_full(path.name)}

@@ -36,19 +36,15 @@ PATHS = ("data.dataset", "data.root", "data.population", "data.test", "model.wei
 def write_config(path: Path, config: Mapping[str, Any]) -> None:
     """Write a resolved configuration with its checksums; a file that holds it stays, with the user's comments."""
     text, written = _sealed(config)
-    if not _holds(path, written):
-        with write_whole(path) as aside:
-            aside.write_text(text, encoding="utf-8")
-
-
-def _holds(path: Path, config: Mapping[str, Any]) -> bool:
-    """Return whether a file holds this configuration, with its checksums."""
+    there: dict[str, Any] | None
     try:
         there = tomllib.loads(read_text(path))
         check_config(path, there)
     except (OSError, ValueError, InputError):
-        return False
-    return there == config
+        there = None
+    if there != written:
+        with write_whole(path) as aside:
+            aside.write_text(text, encoding="utf-8")
 
 
 def config_text(config: Mapping[str, Any]) -> str:
@@ -64,11 +60,7 @@ def _sealed(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def check_config(path: Path, config: Mapping[str, Any]) -> None:
-    """Check that a configuration is the one that raysim wrote, apart from the keys in `FREE`.
-
-    Args:
-        path: file of the configuration.
-        config: its tables.
+    """Check that a file's configuration is the one that raysim wrote, apart from the keys in `FREE`.
 
     Raises:
         InputError: a key differs; the first one is named.
@@ -98,10 +90,7 @@ def paths_of(config: Mapping[str, Any]) -> dict[str, Any]:
 def restore_paths(path: Path, config: dict[str, Any], paths: Mapping[str, Any]) -> None:
     """Check a configuration that raysim wrote, and write it anew with another machine's paths.
 
-    Args:
-        path: file of the configuration.
-        config: its tables, which change too.
-        paths: values of keys in `PATHS`; others are left out.
+    The configuration changes too. `paths` has the values of keys in `PATHS`; others are left out.
 
     Raises:
         InputError: a key differs from the one that raysim wrote.

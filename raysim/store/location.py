@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,13 +13,12 @@ from partitioning.common.paths import cache
 from partitioning.store.remote import RemoteFolder, is_uri
 from raysim.common.errors import InputError
 from raysim.common.files import text_sha256
+from raysim.common.log import LOG
 from raysim.common.names import CONFIG
 from raysim.common.surface import assigned, call
 from raysim.store.mirror import fetch_run, mirror_to
 from raysim.store.resume import run_of
 from raysim.watching.progress import Watcher, copy_progress
-
-LOG = logging.getLogger("raysim")
 
 
 @dataclass(frozen=True)
@@ -41,10 +39,6 @@ class RunLocation:
     def uri(self) -> str | None:
         """URI of the run; None for a local run."""
         return None if self.upload is None else self.name
-
-    def name_of(self, algorithm: str | None) -> str:
-        """Return the name of the run, or of one of its algorithms."""
-        return self.name if algorithm is None else f"{self.name.rstrip('/')}/{algorithm}"
 
     def store(self) -> None:
         """Store the files at the URI, if there is one; raise InputError if that fails."""

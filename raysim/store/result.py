@@ -124,11 +124,9 @@ class RunProgress:
     """Progress of an algorithm up to the last written round.
 
     Args:
-        result: result so far.
         last: number of the last round, as far as it is decided.
         chosen: state whose model would be written.
         latest: newest metrics.
-        twins: states of the twins.
     """
 
     result: AlgorithmResult
@@ -140,12 +138,7 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run after an aggregation: everything that determines its remaining rounds.
-
-    Args:
-        state: state after the aggregation.
-        progress: progress up to that round.
-    """
+    """A run after an aggregation: everything that determines its remaining rounds."""
 
     state: State
     progress: RunProgress

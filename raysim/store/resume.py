@@ -80,11 +80,7 @@ def own_modules(experiment: Experiment) -> set[str]:
 
 
 def settings(experiment: Experiment, name: str) -> dict[str, str]:
-    """Return the settings that determine an algorithm's result, apart from its data and the machine.
-
-    Args:
-        experiment: resolved experiment.
-        name: folder name of the algorithm.
+    """Return the settings of a resolved experiment that determine an algorithm's result, without data and machine.
 
     Returns:
         a value in JSON by dotted key, and a sha256 by file of the user's own code.
@@ -128,10 +124,7 @@ def _own_files(experiment: Experiment) -> dict[str, Path]:
 def summary_of(result: AlgorithmResult, targets: Mapping[str, float], here: Mapping[str, str]) -> dict[str, Any]:
     """Return the contents of a finished algorithm's `summary.json`.
 
-    Args:
-        result: result of the algorithm.
-        targets: target values by column.
-        here: fingerprint of the machine and the population.
+    `targets` has values by column, and `here` is the fingerprint of the machine and the population.
     """
     summary: dict[str, Any] = asdict(result)
     history = summary.pop("history")
@@ -166,15 +159,13 @@ def read_result(folder: Path, experiment: Experiment) -> AlgorithmResult | None:
     tidy(folder)
     best = {column: each["value"] for column, each in summary["best"].items()}
     best_round = {column: each["round"] for column, each in summary["best"].items()}
-    reached = {column: each["round"] for column, each in summary["reached"].items() if each["round"] is not None}
+    targets = {column: each for column, each in summary["reached"].items() if each["round"] is not None}
+    reached = {column: each["round"] for column, each in targets.items()}
+    after = {column: each.get("simulated_seconds") for column, each in targets.items()}
     own: dict[str, Any] = {
         "name": folder.name,
-        "sent": {column: summary["reached"][column].get("bytes_up") for column in reached},
-        "reached_after": {
-            column: seconds
-            for column in reached
-            if (seconds := summary["reached"][column].get("simulated_seconds")) is not None
-        },
+        "sent": {column: each.get("bytes_up") for column, each in targets.items()},
+        "reached_after": {column: seconds for column, seconds in after.items() if seconds is not None},
         "algorithm": experiment.compose(folder.name).having(*measuring(experiment.evaluate.measures)),
         "history": EvaluationHistory(summary["evaluations"], best, best_round, summary["gained"], reached),
     }
@@ -183,11 +174,7 @@ def read_result(folder: Path, experiment: Experiment) -> AlgorithmResult | None:
 
 
 def check_fingerprint(folders: Iterable[Path], here: Mapping[str, str]) -> None:
-    """Check that finished algorithms ran on such a machine and population as the rest would.
-
-    Args:
-        folders: folders of algorithms; unfinished ones are skipped.
-        here: fingerprint of the machine and the population.
+    """Check that the finished algorithms of these folders ran on a machine and a population with this fingerprint.
 
     Raises:
         InputError: a fingerprint differs; the first difference is named.

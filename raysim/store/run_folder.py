@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,21 +11,10 @@ from pathlib import Path
 from partitioning.common.disk import lock
 from partitioning.store.writing import remove_drafts, remove_population
 from raysim.common.errors import InputError
-from raysim.common.names import (
-    ALGORITHM_FILES,
-    CONFIG,
-    DRAFTS,
-    POPULATION,
-    RUN_LOG,
-    RUN_NAMES,
-    SUMMARY,
-    WATCH,
-    in_use,
-)
+from raysim.common.log import LOG
+from raysim.common.names import ALGORITHM_FILES, CONFIG, DRAFTS, POPULATION, RUN_LOG, RUN_NAMES, SUMMARY, WATCH, in_use
 from raysim.common.surface import assigned, call
 from raysim.store.journal import batches
-
-LOG = logging.getLogger("raysim")
 
 FORMER = ("visits.journal", "visits.parquet", "kept", "kept.safetensors")
 """Files and folders of an algorithm that only former versions of raysim wrote."""
@@ -35,10 +23,6 @@ FORMER = ("visits.journal", "visits.parquet", "kept", "kept.safetensors")
 @contextmanager
 def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[Path]:
     """Create the folder of a new run and lock it; remove it if the input turns out to be wrong before any round.
-
-    Args:
-        out: folder of the run.
-        algorithms: folder names of its algorithms.
 
     Raises:
         InputError: the folder exists and is not empty, or cannot be created.
@@ -60,16 +44,13 @@ def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[Path]:
     with locked(out):
         try:
             yield out
-        except InputError as error:
-            if _has_rounds(out):
+        except BaseException as error:
+            is_wrong_input = isinstance(error, InputError)
+            if is_wrong_input and _has_rounds(out):
                 kept = f"finished rounds are kept: continue with {call('resume', out)}"
                 left = kept if has_checkpoint(out) else f"{out} has the rounds so far, and no checkpoint yet"
                 raise InputError(f"{error}; {left}") from None
-            remove_run(out, algorithms)
-            remove_empty(created)
-            raise
-        except BaseException:
-            if not has_begun(out):
+            if is_wrong_input or not has_begun(out):
                 remove_run(out, algorithms)
                 remove_empty(created)
             raise
@@ -96,12 +77,7 @@ def check_version(folder: Path) -> None:
 
 
 def remove_run(folder: Path, algorithms: Sequence[str]) -> None:
-    """Remove everything that a run made in its folder; all else stays.
-
-    Args:
-        folder: folder of the run.
-        algorithms: folder names of its algorithms.
-    """
+    """Remove everything that a run with these algorithms made in its folder; all else stays."""
     for name in algorithms:
         remove_made(folder / name, ALGORITHM_FILES)
     remove_population(folder / POPULATION)
@@ -170,5 +146,5 @@ def await_free(folder: Path, seconds: float) -> None:
 
 
 def _has_rounds(out: Path) -> bool:
-    finished = any(True for _ in out.glob(f"*/{SUMMARY}"))
+    finished = any(out.glob(f"*/{SUMMARY}"))
     return finished or any(True for path in out.glob("*/metrics.journal") for _ in batches(path))

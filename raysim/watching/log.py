@@ -22,9 +22,8 @@ from partitioning.common.disk import DiskFullError
 from partitioning.common.text import PARAGRAPH, printable, printable_lines
 from raysim.common.distribution import VERSION
 from raysim.common.errors import DivergedError, InputError, OutOfMemoryError
+from raysim.common.log import LOG
 from raysim.watching.stopwatch import StageTime
-
-LOG = logging.getLogger("raysim")
 
 PACKAGES = ("torch", "numpy", "ray")
 """Packages with their versions in the log."""
@@ -34,12 +33,7 @@ ALWAYS = ("lr", "batch_size")
 
 
 def at_most_every(seconds: float, first: float = 0.0) -> Callable[[], bool]:
-    """Return a function that returns True at most once per period.
-
-    Args:
-        seconds: length of the period.
-        first: seconds before the first True.
-    """
+    """Return a function that returns True at most once per period, and not before `first` seconds have passed."""
     due = time.monotonic() + first
 
     def is_due() -> bool:
@@ -109,16 +103,6 @@ def log_command_time(path: Path, command: str, stages: Sequence[StageTime]) -> N
         for name, own in groupby(stages, key=lambda each: each.algorithm):
             parts = ", ".join(f"{each.stage} {each.seconds:.2f} s" for each in own)
             LOG.info("of these: %s", f"{name}: {parts}" if name else parts)
-
-
-def logged(notice: Callable[[str], object]) -> Callable[[str], None]:
-    """Return a function that logs a text and passes it to `notice`."""
-
-    def both(text: str) -> None:
-        LOG.info("%s", text)
-        notice(text)
-
-    return both
 
 
 def log_population(population: Population) -> None:

@@ -1,15 +1,18 @@
-"""Progress of a run for a person: current work, and a bar per algorithm."""
+"""Progress of a run for a person, on a terminal or in a notebook: current work, and a bar per algorithm."""
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import escape
 from itertools import pairwise
 from statistics import median
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import rich.console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -23,7 +26,8 @@ from rich.progress import (
 from rich.text import Text
 
 from partitioning.cli.console import Console
-from partitioning.common.text import caption
+from partitioning.common.text import caption, printable
+from raysim.common.units import human_seconds
 from raysim.report.words import in_words
 from raysim.watching.log import at_most_every
 
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
 PATIENCE = (2, 5)
 """Seconds before the first report on a copy, and between two reports."""
 
-
 PERIOD = 10
 """Seconds between two lines on the rounds, for an output that is no terminal."""
 
@@ -42,6 +45,9 @@ WINDOW = 32
 
 LEAST = (3, 2.0)
 """Rounds and seconds before the first estimate of the time left."""
+
+REFRESH = 0.25
+"""Least number of seconds between two updates of the output."""
 
 MOST_BARS = 50
 """Most bars on the terminal: the newest algorithms have one."""
@@ -87,9 +93,7 @@ class Watcher:
 def copy_progress(stage: Callable[[str], object], what: str) -> Callable[[int, int], None]:
     """Return a function that takes bytes copied so far and in total, and reports a long copy from time to time.
 
-    Args:
-        stage: receiver of the reports.
-        what: name of the work.
+    `stage` receives the reports, which begin with `what`.
     """
     is_due = at_most_every(PATIENCE[1], first=PATIENCE[0])
 
@@ -106,9 +110,6 @@ class Remaining:
     There is none before three rounds have ended and two seconds have passed. The first round after the start also
     loads libraries, data and actors, so it does not count. A round is taken to last as long as the median of the
     newest ones.
-
-    Args:
-        rounds: number of the last round.
     """
 
     def __init__(self, rounds: int) -> None:
@@ -135,7 +136,7 @@ class Remaining:
 class LineWatcher(Watcher):
     """Writer of events as lines, for an output that is no terminal."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: rich.console.Console) -> None:
         self._console = console
         self._is_due = at_most_every(PERIOD, first=PERIOD)
         self._beside: Callable[[], str] = str
@@ -147,7 +148,7 @@ class LineWatcher(Watcher):
 
     def beside(self, current: Callable[[], str]) -> None:
         self._beside = current
-        self._say_what_is_beside()
+        self._show_what_is_beside()
 
     def notice(self, text: str) -> None:
         self._console.print(f"notice: {text}", soft_wrap=True)
@@ -162,7 +163,7 @@ class LineWatcher(Watcher):
         self._console.print(f"{name}: {what if rounds else 'no rounds, the initial model alone'}")
 
     def block(self, block: Block) -> None:
-        self._say_what_is_beside()
+        self._show_what_is_beside()
 
     def round(self, round_number: int, metrics: dict[str, float]) -> None:
         self._remaining.round(round_number)
@@ -172,36 +173,25 @@ class LineWatcher(Watcher):
             times = ", ".join(filter(None, (elapsed, _left(self._remaining))))
             self._console.print("  ".join(filter(None, (place, _accuracy(metrics), times))), soft_wrap=True)
 
-    def _say_what_is_beside(self) -> None:
+    def _show_what_is_beside(self) -> None:
         text = self._beside()
         if text and text != self._said:
             self._said = text
             self.stage(text)
 
 
-class BarWatcher(Watcher):
-    """Live bars on the terminal."""
+class BarWatcher(LineWatcher):
+    """Live bars on the terminal, below the lines of notices and of output."""
 
     def __init__(self, progress: Progress) -> None:
+        super().__init__(progress.console)
         self._progress = progress
-        self._remaining = Remaining(0)
         self._stage = progress.add_task("starting", total=None, note="", remaining=self._remaining)
         self._bar = self._stage
         self._rounds, self._updates, self._cohort = 0, 0, 1
-        self._beside: Callable[[], str] = str
 
     def stage(self, text: str) -> None:
         self._progress.update(self._stage, description=caption(text), visible=True)
-
-    def beside(self, current: Callable[[], str]) -> None:
-        self._beside = current
-        self._show_what_is_beside()
-
-    def notice(self, text: str) -> None:
-        self._progress.console.print(f"notice: {text}", soft_wrap=True)
-
-    def line(self, text: str) -> None:
-        self._progress.console.print(text, soft_wrap=True, highlight=False)
 
     def begin(self, name: str, rounds: int, cohort: int, done: int = 0) -> None:
         self._rounds, self._updates, self._cohort = done, 0, cohort
@@ -272,3 +262,84 @@ def display() -> Iterator[Watcher]:
     )
     with Progress(*columns, console=console, transient=True) as progress:
         yield BarWatcher(progress)
+
+
+def in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell is not None and hasattr(shell, "kernel")
+
+
+def default_watcher() -> Watcher:
+    """Return the watcher of a run from Python: a bar in a notebook, else nothing."""
+    return NotebookWatcher() if in_notebook() else Watcher()
+
+
+class NotebookWatcher(Watcher):
+    """Bars in an output of the running cell."""
+
+    def __init__(self) -> None:
+        from IPython.display import HTML, display
+
+        self._html: Any = HTML
+        self._lines: list[str] = []
+        self._stage, self._bar, self._shown = "", "", 0.0
+        self._name, self._rounds, self._done, self._updates, self._cohort = "", 0, 0, 0, 1
+        self._note, self._began, self._remaining = "", monotonic(), Remaining(0)
+        self._beside: Callable[[], str] = str
+        self._handle: Any = display(HTML(""), display_id=True)
+
+    def stage(self, text: str) -> None:
+        self._stage = escape(printable(text))
+        self._show(force=True)
+
+    def beside(self, current: Callable[[], str]) -> None:
+        self._beside = current
+        self.stage(current())
+
+    def notice(self, text: str) -> None:
+        self._lines.append(f"notice: {escape(printable(text))}")
+        self._show(force=True)
+
+    def begin(self, name: str, rounds: int, cohort: int, done: int = 0) -> None:
+        if self._name:
+            self._lines.append(self._progress())
+        self._name, self._rounds, self._cohort = name, rounds, cohort
+        self._done, self._updates, self._note = done, 0, ""
+        self._began, self._remaining = monotonic(), Remaining(rounds)
+        self._stage, self._bar = "", self._progress()
+        self._show(force=True)
+
+    def block(self, block: Block) -> None:
+        # Blocks of an evaluation follow the round's client updates and must not move the bar.
+        self._updates = min(self._updates + len(block.clients), self._cohort)
+        self._stage, self._bar = escape(self._beside()), self._progress()
+        self._show()
+
+    def round(self, round_number: int, metrics: dict[str, float]) -> None:
+        self._done, self._updates = round_number, 0
+        self._remaining.round(round_number)
+        self._note = next((f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("accuracy")), "")
+        self._bar = self._progress()
+        self._show(force=round_number == self._rounds)
+
+    def end(self) -> None:
+        self._stage = ""
+        self._show(force=True)
+
+    def _progress(self) -> str:
+        done = min(self._done + self._updates / self._cohort, self._rounds)
+        elapsed = monotonic() - self._began
+        left = self._remaining.seconds()
+        times = f"{human_seconds(elapsed)} elapsed" + (f", about {human_seconds(left)} left" if left else "")
+        return (
+            f'{escape(caption(self._name))} <progress max="{self._rounds or 1}" value="{done:g}"></progress> '
+            f"{self._done}/{self._rounds} {escape(caption(self._note.replace('_', ' ')))} {times}"
+        )
+
+    def _show(self, force: bool = False) -> None:
+        now = monotonic()
+        if force or now - self._shown > REFRESH:
+            self._shown = now
+            self._handle.update(self._html("<br>".join(filter(None, [*self._lines, self._bar, self._stage]))))

@@ -18,7 +18,6 @@ MARK = "::raysim:: "
 SECONDS = 0.2
 """Least seconds between two lines on blocks and rounds, which may come thousands of times a second."""
 
-
 MOST = 2**53
 """Bound of the rounds and clients in an event."""
 
@@ -78,10 +77,7 @@ class RemoteWatcher(Watcher):
 def replay(line: str, watcher: Watcher, rewrite: Callable[[str], str] = str) -> bool:
     """Pass the event of a line to a watcher, and return whether the line held one.
 
-    Args:
-        line: line of the run's output.
-        watcher: receiver of the event.
-        rewrite: function that adapts its text to this machine.
+    `rewrite` adapts the event's text to this machine.
     """
     if not line.startswith(MARK):
         return False

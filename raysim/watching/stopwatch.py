@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +46,23 @@ class Stopwatch:
 
     def enter(self, stage: str, algorithm: str = "") -> None:
         """End the current stage and begin another."""
-        self._end({})
+        self.split({})
         self._stage, self._algorithm = stage, algorithm
 
     def split(self, parts: Mapping[str, float]) -> None:
         """End the current stage now, and give these seconds of it to other stages; it keeps the rest.
 
-        Args:
-            parts: seconds by stage. Work beside the rounds may have overlapped them, so the parts are cut to what is
-                left, in their order.
+        Work beside the rounds may have overlapped the parts, so they are cut to what is left, in their order.
         """
-        self._end(parts)
+        now = time.perf_counter()
+        left = now - self._since
+        for stage, seconds in [*parts.items(), (self._stage, inf)]:
+            part = min(left, seconds)
+            left -= part
+            if part:
+                key = self._algorithm, stage
+                self._seconds[key] = self._seconds.get(key, 0.0) + part
+        self._since = now
 
     @contextmanager
     def divided(self, parts: Callable[[], Mapping[str, float]]) -> Iterator[None]:
@@ -70,28 +77,13 @@ class Stopwatch:
 
     def stop(self) -> list[StageTime]:
         """End the current stage and return all stages."""
-        self._end({})
+        self.split({})
         return self.times
 
     @property
     def times(self) -> list[StageTime]:
         """Stages that have ended."""
         return [StageTime(stage, taken, algorithm) for (algorithm, stage), taken in self._seconds.items()]
-
-    def _end(self, parts: Mapping[str, float]) -> None:
-        now = time.perf_counter()
-        left = now - self._since
-        for stage, seconds in parts.items():
-            part = min(left, seconds)
-            left -= part
-            self._add(stage, part)
-        self._add(self._stage, left)
-        self._since = now
-
-    def _add(self, stage: str, seconds: float) -> None:
-        key = self._algorithm, stage
-        if seconds:
-            self._seconds[key] = self._seconds.get(key, 0.0) + seconds
 
 
 class RoundSeconds:

@@ -4,6 +4,7 @@ import gc
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import fields
 from typing import Any
 
 import ray
@@ -15,6 +16,7 @@ from raysim.fleet.calls import START_SECONDS, fetch_results
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.pool import ActorPool
 from raysim.fleet.ray_runtime import lean, patient, running
+from raysim.fleet.traffic import Traffic
 
 CPUS = 8
 """Logical CPUs of the shared Ray: enough for its actors, and for those of a test that starts its own."""
@@ -27,6 +29,11 @@ def await_actors(pool: ActorPool) -> None:
     """Wait until all actors of a started pool are there, so that the driver trains nothing itself."""
     for actor_print in fetch_results([handle.fingerprint.remote() for handle in pool.handles()], START_SECONDS):
         pool.admit(actor_print)
+
+
+def moved_since(before: Traffic, now: Traffic) -> Traffic:
+    """Return the bytes that were counted after a deep copy of the counts."""
+    return Traffic(*(getattr(now, each.name) - getattr(before, each.name) for each in fields(Traffic)))
 
 
 class SharedRay:

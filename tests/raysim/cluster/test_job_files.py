@@ -7,8 +7,8 @@ import pytest
 import tomli_w
 
 import partitioning
-from raysim.cluster import job_files
-from raysim.cluster.job_files import checked_folder, staged
+from raysim.cluster import submitting
+from raysim.cluster.submitting import checked_folder, staged
 from raysim.common.errors import InputError
 from raysim.config.read import read
 from raysim.simulation.api import read_experiment
@@ -111,7 +111,7 @@ def test_a_population_goes_if_it_is_small(folder: Path, monkeypatch: pytest.Monk
     with staged(file, read_experiment(file)) as (sent, _, changes):
         assert changes == ("data.population=./population",)
         assert files(sent / "population") == files(folder / "made")
-    monkeypatch.setattr(job_files, "MAX_DATA", 1000)
+    monkeypatch.setattr(submitting, "MAX_DATA", 1000)
     with pytest.raises(InputError, match=r"data.population = .*made' has 0.0 MiB: must be at most 0.0 MiB"):
         staged(file, read_experiment(file)).__enter__()
 

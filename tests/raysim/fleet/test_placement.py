@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.machine import settled
 from raysim.fleet.traffic import INLINE_LIMIT, array_bytes
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
-from tests.kit.ray import nodes
+from tests.kit.ray import moved_since, nodes
 from tests.kit.runs import quick_run
 from tests.kit.struck import ROW_BYTES, trained
 
@@ -160,9 +161,9 @@ def test_a_round_sends_a_sum_a_group_and_a_model_a_node(
             model, one = array_bytes(state.model), 8 * fleet.layouts.shared.floats
             assert model > INLINE_LIMIT
             state = next_round(state, plan.algorithm, fleet)
-            before = fleet.traffic.copy()
+            before = deepcopy(fleet.traffic)
             state = next_round(state, plan.algorithm, fleet)
-            during = fleet.traffic.since(before)
+            during = moved_since(before, fleet.traffic)
         assert state.report is not None
         nodes, sent = len(during.into) - 1, sums * one + ROW_BYTES * len(state.report.updates)
         assert during.driver == model + sent
@@ -175,9 +176,9 @@ def test_an_edge_is_summed_on_one_node(actors: ClientActors, population: Populat
     plan = plan_of(population, ALGORITHMS["edges"], tmp_path)
     with closing(ClientActors(None, group=8, pool=actors.pool).fleet(plan)) as fleet:
         state, edges = next_round(begin(plan.module(), fleet, 0), plan.algorithm, fleet), 2
-        before = fleet.traffic.copy()
+        before = deepcopy(fleet.traffic)
         state = next_round(state, plan.algorithm, fleet)
-        during, model = fleet.traffic.since(before), array_bytes(state.model)
+        during, model = moved_since(before, fleet.traffic), array_bytes(state.model)
     assert state.report is not None
     sent = edges * 8 * fleet.layouts.shared.floats + ROW_BYTES * len(state.report.updates)
     assert during.into[actors.pool.home] == sent
@@ -207,9 +208,9 @@ def test_redistributed_models_go_from_node_to_node(
         crossed = 0
         # In a round in which one node did all the work, nothing crosses.
         while not crossed and state.round < 15:
-            before, travelling_models, traffic = state, state.travelling_models, fleet.traffic.copy()
+            before, travelling_models, traffic = state, state.travelling_models, deepcopy(fleet.traffic)
             state = next_round(state, plan.algorithm, fleet)
-            during = fleet.traffic.since(traffic)
+            during = moved_since(traffic, fleet.traffic)
             # Ray itself says where they are: never with the driver, which is on the head.
             nodes = nodes_of([each.reference.object() for each in travelling_models], during.crossed // size)
             assert all(nodes) and actors.pool.home not in set().union(*nodes)

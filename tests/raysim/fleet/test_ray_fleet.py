@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from contextlib import closing
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
@@ -49,7 +50,7 @@ from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.ray_runtime import ENDING
 from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
-from tests.kit.ray import SharedRay
+from tests.kit.ray import SharedRay, moved_since
 from tests.kit.struck import ROW_BYTES
 
 LOCAL = Local(lr=0.1, batch_size=32)
@@ -106,9 +107,9 @@ def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, popu
     model_bytes = 4 * fleet.layouts.shared.floats
     assert model_bytes > 2 * INLINE_LIMIT
     state = next_round(start(fleet, 1000), algorithm, fleet)
-    before = fleet.traffic.copy()
+    before = deepcopy(fleet.traffic)
     state = next_round(state, algorithm, fleet)
-    during = fleet.traffic.since(before)
+    during = moved_since(before, fleet.traffic)
     # Of four models that went from actor to actor the driver saw nothing, the actors took each of them once.
     assert during.driver < 1000 and during.inlined == 0
     assert 4 * model_bytes <= during.moved < 4 * model_bytes + 1000
@@ -117,9 +118,9 @@ def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, popu
     sizes = stored_sizes(references)
     assert len(sizes) == 4 and min(sizes) >= model_bytes
     # The round that aggregates brings one partial sum a call, of which there are at most as many as blocks.
-    before = fleet.traffic.copy()
+    before = deepcopy(fleet.traffic)
     next_round(state, algorithm, fleet)
-    sums = fleet.traffic.since(before).driver // (2 * model_bytes)
+    sums = moved_since(before, fleet.traffic).driver // (2 * model_bytes)
     assert 1 <= sums <= 4
 
 
@@ -144,9 +145,9 @@ def test_gossip_brings_the_driver_sums_and_the_actors_each_message(actors: Clien
     fleet = fleet_of(actors, population, hidden=1000, block=2, algorithm=algorithm)
     model_bytes = 4 * fleet.layouts.personal.floats
     state = next_round(start(fleet, 1000), algorithm, fleet)
-    before = fleet.traffic.copy()
+    before = deepcopy(fleet.traffic)
     next_round(state, algorithm, fleet)
-    during = fleet.traffic.since(before)
+    during = moved_since(before, fleet.traffic)
     # Eight clients on a ring in four blocks: each block takes its own two messages and the two beside them.
     messages = 4 * 4 * model_bytes
     # Each call also takes the initial model; in the round's two maps there are at most as many calls as blocks.
@@ -208,14 +209,14 @@ def test_a_aggregating_round_brings_one_sum_a_block(actors: ClientActors, popula
 
 def test_each_version_is_put_once_and_each_model_comes_back_once(actors: ClientActors, population: Path) -> None:
     fleet, algorithm = fleet_of(actors, population, hidden=100), fedasync(HALF, LOCAL, concurrency=3)
-    state, before = start(fleet, 100), fleet.traffic.copy()
+    state, before = start(fleet, 100), deepcopy(fleet.traffic)
     for _ in range(3):
         state = next_round(state, algorithm, fleet)
     computed = 3 * 4 + len(state.of("arrivals")["computed"])
     # Three client updates begin with the first version, and one with each version that follows.
     versions = computed - 2
     rows = ROW_BYTES * computed
-    assert fleet.traffic.since(before).driver == (computed + versions) * array_bytes(state.model) + rows
+    assert moved_since(before, fleet.traffic).driver == (computed + versions) * array_bytes(state.model) + rows
 
 
 def test_a_round_of_nobody_leaves_the_model(actors: ClientActors, population: Path) -> None:
@@ -315,7 +316,7 @@ def test_blocks_on_a_gpu_are_halves_of_the_cohort_that_fit(population: Path, mon
 def test_array_bytes_looks_inside() -> None:
     packed = Packed(np.zeros(3, np.float32), np.zeros(2, np.int64))
     assert array_bytes({"a": [packed, (1, "x")], "b": None}) == 28
-    assert Traffic(5, 4, 3).since(Traffic(1, 1, 1)) == Traffic(4, 3, 2)
+    assert moved_since(Traffic(1, 1, 1), Traffic(5, 4, 3)) == Traffic(4, 3, 2)
 
 
 def test_a_ray_starts_when_the_one_before_has_ended(shared_ray: SharedRay) -> None:

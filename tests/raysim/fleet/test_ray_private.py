@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from raysim.cluster import job_files
+from raysim.cluster import submitting
 from raysim.fleet import ray_private
 from raysim.fleet.ray_private import PACKAGING, START, RayPart, draw_apart, sent_sizes, untold
 from tests.kit.runs import quick_run
@@ -74,7 +74,7 @@ def test_ray_alone_checks_a_folder_that_raysim_cannot_count(tmp_path: Path, monk
     (tmp_path / "large").write_bytes(b"")
     with (tmp_path / "large").open("r+b") as file:
         file.truncate(200 * 2**20)  # above the limit of the job server
-    assert job_files.checked_folder(tmp_path, "quickstart") == (tmp_path, "quickstart", ())
+    assert submitting.checked_folder(tmp_path, "quickstart") == (tmp_path, "quickstart", ())
     assert sent_sizes(tmp_path, [])["large"] > 200 * 2**20
 
 

@@ -1,5 +1,6 @@
 """What nodes hold, what is said where they do not, and what crosses between them: exact, and without Ray."""
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import raysim
 from raysim.common.errors import InputError
 from raysim.fleet.resources import ActorDemand, ActorResources, described
 from raysim.fleet.traffic import StoredValue, Traffic
+from tests.kit.ray import moved_since
 
 NODES: list[dict[str, Any]] = [
     {
@@ -63,11 +65,11 @@ def test_a_large_model_crosses_once_to_each_node_and_a_small_one_by_the_driver()
     for host in ("a", "b", "b", "c"):
         large.taken(host, "home", traffic)
     assert (traffic.out, traffic.into) == ({"a": 400_000}, {"b": 200_000, "c": 200_000})
-    before, small = traffic.copy(), StoredValue(1000, host="a")
+    before, small = deepcopy(traffic), StoredValue(1000, host="a")
     small.made("home", traffic)
     small.taken("b", "home", traffic)
     small.taken("b", "home", traffic)
-    during = traffic.since(before)
+    during = moved_since(before, traffic)
     assert (during.crossed, during.into["b"], during.into["home"]) == (3000, 2000, 1000)
     assert before.crossed == 400_000
 

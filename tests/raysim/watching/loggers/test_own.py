@@ -10,7 +10,7 @@ import pytest
 import raysim
 from raysim.common.errors import InputError
 from raysim.config.tables import WatchTable
-from raysim.watching.loggers.named import LOGGERS, loggers_of
+from raysim.watching.loggers.logger import LOGGERS, loggers_of
 from tests.kit.logged import EXPERIMENT, Heard, same_bytes, watched
 from tests.kit.runs import quick_run
 
