@@ -53,6 +53,8 @@ def finish(head: Head, job: ClusterJob, *, stop: bool = False, keep: bool = Fals
     """Follow a job to its end, and fetch its run.
 
     Args:
+        head: head of the cluster.
+        job: job of the run.
         stop: whether to stop the job first.
         keep: whether the cluster's copy stays.
 

@@ -67,6 +67,7 @@ class ClusterJob:
         """Return an earlier job; nothing that the head stores decides where this machine writes.
 
         Args:
+            head: head of the cluster.
             job: id of the job.
             out: new folder here; default `runs/JOB`. For a run at a URI, that URI.
 

@@ -75,7 +75,13 @@ class CallTimes:
         self._slowest: dict[type[Any], tuple[float, float]] = {}
 
     def add(self, function: object, seconds: Sequence[float], samples: int) -> None:
-        """Record a call by the duration of each block, and the samples of all."""
+        """Record a call.
+
+        Args:
+            function: function of the call.
+            seconds: duration of each block.
+            samples: samples of all blocks.
+        """
         kind, total = type(function), sum(seconds)
         if samples:
             self._latest[kind] = total / samples
@@ -220,7 +226,10 @@ class PendingMap:
     Divergence is raised for the first diverged block, whichever actor was faster.
 
     Args:
+        function: function of each block.
+        blocks: all blocks.
         references: values that all blocks take.
+        dispatcher: hands out the blocks.
         deaths: number of actors that may have died of each block.
         outcomes: outcomes that are not taken yet, by first block.
         diverged: errors of blocks that diverged, by first block.
@@ -250,7 +259,11 @@ class PendingMap:
         self.done += len(outcome.node.blocks)
 
     def check(self, start: int) -> None:
-        """Raise a divergence if all blocks before it, from the first whose outcome is not taken yet, have a value."""
+        """Raise a divergence if all blocks before it have a value.
+
+        Args:
+            start: first block whose outcome is not taken yet.
+        """
         if self.diverged and self.dispatcher.reached(start, first := min(self.diverged)):
             raise self.diverged[first]
 
@@ -260,8 +273,12 @@ class ActorCall:
     """Call of an actor.
 
     Args:
+        map: map of the task.
+        task: task of the call.
         actor: number of the actor.
         host: id of its node.
+        function: function that the actor runs.
+        blocks: blocks that it runs.
         facts: reference to facts of the execution.
         value: reference to the joined value.
         objects: references to objects that the blocks leave behind.

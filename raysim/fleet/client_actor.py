@@ -25,6 +25,8 @@ class ClientActor:
 
     Args:
         number: its number among the actors.
+        threads: threads that it may use.
+        device: "cpu" or "cuda".
         share: its part of the device, in (0, 1].
     """
 
@@ -53,6 +55,7 @@ class ClientActor:
         """Set up the worker for the following blocks.
 
         Args:
+            plan: plan of the worker.
             store: access to personal state for nodes that do not see its folder; None if all nodes see it.
             copy: folder of the population's copy on this node; None if it was not copied.
 
@@ -76,6 +79,7 @@ class ClientActor:
         """Run neighbouring blocks.
 
         Args:
+            function: function of each block.
             blocks: blocks, each with the number of its own values.
             common: number of values that all blocks take.
             values: the common values, then the blocks' own.

@@ -54,6 +54,7 @@ class BlockQueue:
 
     @property
     def waits(self) -> bool:
+        """Whether a block waits."""
         return bool(self._waiting)
 
     def scatter(self) -> None:
@@ -108,6 +109,7 @@ class ReadyActor:
     """Client actor whose worker is set up, and its calls.
 
     Args:
+        handle: Ray's handle.
         host: id of its node.
         site: site whose clients it may have; None for all clients.
         calls: awaited references of its calls, in order.
@@ -121,6 +123,7 @@ class ReadyActor:
     since: float = 0.0
 
     def add(self, awaited: Any) -> None:
+        """Append a call."""
         if not self.calls:
             self.since = time.monotonic()
         self.calls.append(awaited)
@@ -150,6 +153,7 @@ class ActorTask:
     """Work of one call: the value of a node of the tree.
 
     Args:
+        node: range of blocks.
         parts: outcomes to join, from left to right; their values are `StoredValue`. None if the blocks are to run.
         stays: whether the value stays with the actor's node, to be joined there.
     """
@@ -163,7 +167,10 @@ class ActorTask:
 class JoinValues(Function):
     """Function that joins the values of neighbouring nodes, which its block has as references.
 
-    `nodes` are those of the values, from left to right, and `root` is that of the joined value.
+    Args:
+        function: function that made the values.
+        root: node of the joined value.
+        nodes: nodes of the values, from left to right.
     """
 
     function: Function
@@ -182,6 +189,7 @@ class BlockGroup:
     """Node of the tree whose value is joined on one of Ray's nodes, or by the driver.
 
     Args:
+        node: range of blocks.
         site: site whose actors may run them; None for all actors.
         host: Ray's node that joins them; None for the driver, or before the group is begun.
         waiting: blocks that wait, once the group is begun.
@@ -296,6 +304,7 @@ class BlockDispatcher:
             self._begun[group.host].remove(group)
 
     def again(self, task: ActorTask) -> None:
+        """Repeat a task whose actor is gone, block by block if the actor may have died of it."""
         self._group(task.node).again(task, self._is_suspect(task.node))
 
     def lost(self, task: ActorTask) -> None:
@@ -359,7 +368,10 @@ class BlockDispatcher:
 def groups_of(root: Node, most: int, sites: Sequence[int | None] | None = None) -> list[Node]:
     """Cut the tree into groups, from left to right: its largest nodes of at most `most` blocks and of one site.
 
-    `sites` has the site of each block; None if sites may be mixed.
+    Args:
+        root: node over all blocks.
+        most: blocks a group.
+        sites: site of each block; None if sites may be mixed.
     """
     mixed = sites is not None and len(set(sites[root.start : root.stop])) > 1
     if root.is_leaf or (len(root.blocks) <= most and not mixed):
@@ -368,8 +380,11 @@ def groups_of(root: Node, most: int, sites: Sequence[int | None] | None = None) 
 
 
 def group_size(group: int | Literal["auto"], blocks: int, hosts: int) -> int:
-    """Return the blocks a group; "auto" gives each of Ray's nodes a few groups: ceil(blocks / (4 hosts)).
+    """Return the blocks a group; "auto" gives each of Ray's nodes a few groups: ceil(blocks / (4 nodes)).
 
-    `group` is the value of `fleet.group`, and `hosts` the number of nodes with client actors.
+    Args:
+        group: value of `fleet.group`.
+        blocks: number of blocks.
+        hosts: Ray's nodes with client actors.
     """
     return -(-blocks // (GROUPS_PER_NODE * max(1, hosts))) if group == "auto" else group

@@ -87,6 +87,7 @@ def shared_gpus(demand: ActorDemand, peak: int, total: int, nodes: Sequence[RayN
         demand: demand of actors with a whole GPU each.
         peak: most bytes that an actor takes of a GPU.
         total: bytes of a GPU.
+        nodes: living nodes.
         blocks: most blocks of a round: an actor without one would be idle.
 
     Raises:
@@ -112,7 +113,9 @@ def gpus_of(nodes: Sequence[RayNode]) -> int:
 def idle_notice(places: int, plans: Mapping[str, WorkerPlan]) -> str:
     """Return the notice that a round has fewer blocks than GPUs or actors; "" if smaller blocks would not help.
 
-    `places` is the number of GPUs, or of actors if these are more.
+    Args:
+        places: number of GPUs, or of actors if these are more.
+        plans: plan of each algorithm, by name.
     """
     plan = max(plans.values(), key=lambda each: each.blocks)
     smaller = ceil(plan.cohort / places)
@@ -134,7 +137,10 @@ def measured_by(
 ) -> tuple[int, int]:
     """Return the most bytes that an actor takes of a GPU, and the GPU's bytes, as a client actor measures them.
 
-    The probe is the handle of an actor with a whole GPU. For `copy_to` see `FileServer`.
+    Args:
+        probe: handle of the actor, which has a whole GPU.
+        plans: plan of each algorithm, by name.
+        copy_to: function that gives a node a copy of a plan's population; see `FileServer`.
     """
     fetch_results([probe.fingerprint.remote()], START_SECONDS)
     found: list[tuple[int, int]] = []
@@ -192,7 +198,9 @@ def largest_block(plan: WorkerPlan) -> Block:
 def _evaluations(plan: WorkerPlan, values: int) -> Iterator[tuple[Evaluate, Block]]:
     """Yield an evaluation of the largest clients, and one of slices of the global test set.
 
-    `values` is the number of values of a sample.
+    Args:
+        plan: plan of the worker.
+        values: values of one sample.
     """
     population = Population.open(plan.population)
     parts: tuple[SamplePart | None, ...] = ("all", None)

@@ -65,6 +65,9 @@ def run_here(
     """Run a node's blocks in this process.
 
     Args:
+        worker: worker of this process.
+        function: function of each block.
+        node: range of blocks.
         blocks: all blocks, with values instead of references.
         references: values that all blocks take.
         actor: number of this process among the actors.
@@ -104,6 +107,8 @@ class InlineFleet:
     """Fleet whose blocks run in this process.
 
     Args:
+        worker: worker of this process.
+        census: training clients.
         block_size: function from a cohort's size to the clients a block.
         done: called after each block.
     """

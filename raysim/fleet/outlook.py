@@ -23,6 +23,9 @@ class Outlook:
         rest = seconds since the first client updates x updates left / updates since then
 
     One thread may ask while another one records.
+
+    Args:
+        updates: client updates of the run.
     """
 
     def __init__(self, updates: int) -> None:

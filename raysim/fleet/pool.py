@@ -37,6 +37,7 @@ class ActorPool:
     If their number depends on the plans, the actors start only in `fit`.
 
     Args:
+        demand: number and resources of the actors.
         address: address of a running cluster; None to start Ray on this machine.
         timeouts: limits for starts and calls, and the number of retries.
 
@@ -126,7 +127,8 @@ class ActorPool:
     def stand_in(self, absence: str) -> bool:
         """Let the driver run all blocks until an actor is ready; return whether it may.
 
-        `absence` is the reason why no actor is ready, for the notice.
+        Args:
+            absence: reason why no actor is ready, for the notice.
         """
         if self.arrived or not self.driver_may_help:
             return False
@@ -151,6 +153,10 @@ class ActorPool:
 
     def fit(self, plans: Mapping[str, WorkerPlan], updates: int) -> None:
         """Start the actors if their number depends on the plans; let Ray start late if the run is to prove long first.
+
+        Args:
+            plans: plan of each algorithm, by name.
+            updates: client updates of the run.
 
         Raises:
             InputError: the actors do not fit the nodes, their GPUs or the population's sites.
@@ -265,6 +271,7 @@ class Crew:
     """Actors of a fleet, by number.
 
     Args:
+        pool: starts and replaces actors.
         plan: worker that each actor sets up.
         tell: called with a notice for the user: a death and its consequence.
     """

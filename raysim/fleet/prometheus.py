@@ -85,6 +85,7 @@ class PrometheusLogger:
             self._gauges["raysim_client_actors", "", ""] = ready
 
     def count_death(self) -> None:
+        """Count the death of a client actor."""
         with self._lock:
             self._totals["raysim_client_actor_deaths", "", ""] += 1
 

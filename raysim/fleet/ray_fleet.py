@@ -258,6 +258,7 @@ class RayFleet:
                 return
 
     def _sent(self, pending: PendingMap, task: ActorTask, number: int, actor: ReadyActor) -> ActorCall:
+        """Send a task to an actor."""
         function, blocks, common = pending.arguments(task)
         count = sum(function.objects(block) for block in blocks)
         bare = [(replace(block, references=()), len(block.references)) for block in blocks]
@@ -345,6 +346,7 @@ class RayFleet:
                 pending.dispatcher.gone(actor.host)
 
     def _record(self, function: Function, machine: Sequence[dict[str, float]], blocks: Sequence[Block]) -> None:
+        """Record the durations of blocks."""
         self._times.add(function, [each["seconds"] for each in machine], sum(block.size for block in blocks))
 
     def _finish(self, pending: PendingMap, outcome: Outcome) -> None:

@@ -110,6 +110,7 @@ class RayThread:
         return self._thread.ident is not None
 
     def end(self) -> None:
+        """End Ray."""
         self._over.set()
         if not self.is_begun:
             return
@@ -120,7 +121,11 @@ class RayThread:
             ENDING[:] = [thread for thread in (*ENDING, self._thread) if thread.is_alive()]
 
     def wait(self, seconds: float = START_SECONDS) -> None:
-        """Wait until Ray runs or the run goes on without it (0 only looks), and raise the error of Ray's start."""
+        """Wait until Ray runs or the run goes on without it, and raise the error of Ray's start.
+
+        Args:
+            seconds: time to wait; 0 only looks.
+        """
         late = f"Ray did not start within {seconds} s"
         if not self._up.wait(seconds) and seconds and not self._goes_on(late):
             raise RayStartError(f"{late}; see its log, or use {given('inline')}")

@@ -44,6 +44,7 @@ def located(plan: WorkerPlan, copy: Path | None = None) -> WorkerPlan | None:
     """Return the plan with this node's folder of the population: the driver's, or a copy.
 
     Args:
+        plan: the driver's plan.
         copy: folder of a copy that was just made; None if there may be one in this node's cache.
 
     Returns:
@@ -66,7 +67,12 @@ def located(plan: WorkerPlan, copy: Path | None = None) -> WorkerPlan | None:
 
 
 class PopulationSender:
-    """Ray actor on the driver's node that reads a population's files for nodes that do not see them, in pieces."""
+    """Ray actor on the driver's node that reads a population's files for nodes that do not see them.
+
+    Args:
+        folder: folder of the population.
+        size: bytes of a piece.
+    """
 
     def __init__(self, folder: Path, size: int = PIECE) -> None:
         self._folder, self._size = folder, size
@@ -180,20 +186,31 @@ class StoreServer:
 
     This class does not inherit from `PersonalStore`, because Ray alters the signatures of an actor's methods, in the
     driver too.
+
+    Args:
+        folder: folder of the personal state.
+        layout: layout of the personal entries.
     """
 
     def __init__(self, folder: Path, layout: Layout) -> None:
         self._store = PersonalStore(folder, layout)
 
     def put(self, record: bytes) -> Location:
+        """Write one record."""
         return self._store.put(record)
 
     def get(self, location: Location) -> bytes:
+        """Read one record."""
         return self._store.get(location)
 
 
 class RemotePersonalStore(PersonalStore):
-    """Personal store whose records an actor on the driver's node writes and reads, instead of the local store."""
+    """Personal store whose records an actor on the driver's node writes and reads.
+
+    Args:
+        store: local store that it replaces.
+        server: actor with the records.
+    """
 
     def __init__(self, store: PersonalStore, server: Any) -> None:
         super().__init__(store.folder, store.layout)
@@ -205,6 +222,7 @@ class RemotePersonalStore(PersonalStore):
         return location
 
     def get(self, location: Location) -> bytes:
+        """Read one record."""
         record: bytes = _answer(self._server.get.remote(location))
         return record
 

@@ -56,6 +56,7 @@ class ActorResources:
         return int(min(capacity(each, [node["Resources"].get(kind, 0.0)]) for kind, each in wanted))
 
     def room(self, nodes: Sequence[RayNode]) -> int:
+        """Return the number of actors that fit these nodes."""
         return sum(self.on(node) for node in nodes)
 
     def __str__(self) -> str:
@@ -70,6 +71,7 @@ class ActorDemand:
 
     Args:
         number: number of actors, if pinned of each site; None for as many as fit Ray's nodes.
+        each: resources of an actor.
         by_memory: whether the number and the shares of GPUs follow from the memory that the plans take.
         pinned: whether each actor has the clients of one site only.
         sites: names of the population's sites; none before the plans are known, or if the actors are not pinned.
@@ -186,7 +188,9 @@ def _description(node: RayNode) -> str:
 def capacity(each: float, nodes: Sequence[float]) -> float:
     """Return the number of actors that fit. An actor never spans two nodes, nor a fraction two devices.
 
-    `each` is the amount of a resource that an actor takes, and `nodes` the amount on each node.
+    Args:
+        each: amount of a resource that an actor takes.
+        nodes: amount of it on each node.
     """
     if each == 0:
         return inf

@@ -57,6 +57,7 @@ class StoredValue:
     value of an actor is inlined: its bytes come to the driver, and go out again with each call.
 
     Args:
+        nbytes: size of its arrays.
         value: the value itself, if it is the driver's.
         reference: Ray's reference, if an actor made it.
         host: node of that actor; None for the driver's.

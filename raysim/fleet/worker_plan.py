@@ -214,8 +214,11 @@ class WorkerPlan:
 
     Args:
         population: folder of the population, with decoded images.
+        model: resident model.
         algorithm: algorithm; its execution must be resolved before a worker is built.
+        personal: folder of personal state.
         block: clients a block, or "auto".
+        device: "cpu" or "cuda".
         lanes: client updates that train at once; None before the plan is resolved.
         fold: test fold of the population; None for the stored splits.
         validation: validation fold; None for the fold after `fold`.
@@ -252,12 +255,17 @@ class WorkerPlan:
     def keyed(self, purpose: Purpose, counter: int = 0) -> AbstractContextManager[None]:
         """Seed the default generators for a user's own code by a key, and restore them; do nothing without such code.
 
-        The counter is the number of the round, >= 0.
+        Args:
+            purpose: purpose of the draws.
+            counter: number of the round, >= 0.
         """
         return nullcontext() if self.own is None else forked(torch_seed(self.own, purpose, counter))
 
     def build(self, share: float = 1.0) -> Worker:
-        """Set up a worker in this process, which has this share of the device, in (0, 1].
+        """Set up a worker in this process.
+
+        Args:
+            share: part of the device for this process, in (0, 1].
 
         Raises:
             OutOfMemoryError: the models do not fit the device.

@@ -39,7 +39,11 @@ class StartedRun:
     """Run whose place of work has started: everything that its algorithms share.
 
     Args:
+        plan: the run.
         place: place of work, this process or client actors.
+        location: folder of the run.
+        options: options of the run.
+        loggers: loggers of the rounds.
         fingerprint: facts beside the experiment that the bytes depend on: of the place, and of the population.
     """
 
@@ -52,7 +56,12 @@ class StartedRun:
 
 
 def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
-    """Run one algorithm, or continue it at its newest checkpoint."""
+    """Run one algorithm, or continue it at its newest checkpoint.
+
+    Args:
+        run: the run.
+        plan: the algorithm.
+    """
     name, workers, experiment = plan.name, plan.workers, run.plan.experiment
     folder, options, spent = run.location.folder / name, run.options, RoundSeconds()
     options.stopwatch.enter("files", name)

@@ -163,7 +163,13 @@ def run_experiment(experiment: Experiment, location: RunLocation, options: RunOp
 def resume_experiment(
     location: RunLocation, options: RunOptions, only: str | None = None
 ) -> dict[str, AlgorithmResult]:
-    """Continue a run without its report, or `only` one algorithm of it; return the results by the algorithms' names."""
+    """Continue a run without its report; return the results by the algorithms' names.
+
+    Args:
+        location: location of the run.
+        options: options of the run.
+        only: algorithm to continue; None for all.
+    """
     folder = location.folder
     experiment = options.placed(stored_experiment(folder))
     with existing_folder(folder):

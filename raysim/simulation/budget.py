@@ -34,6 +34,7 @@ def rounds_of(epochs: float, algorithm: Algorithm, census: Census) -> int:
     Args:
         epochs: passes over all training data, > 0.
         algorithm: algorithm; `local` of its first phase counts for all phases.
+        census: training clients.
 
     Raises:
         InputError: no client has a sample to train on.
@@ -55,7 +56,10 @@ def rounds_of(epochs: float, algorithm: Algorithm, census: Census) -> int:
 def check_updates(algorithm: Algorithm, census: Census, lanes: int) -> None:
     """Refuse client updates so long that the plan of their batches fills the memory.
 
-    `lanes` is the number of client updates at once.
+    Args:
+        algorithm: algorithm; every phase counts.
+        census: training clients.
+        lanes: client updates at once.
 
     Raises:
         InputError: the plan takes more than `PLAN_BYTES`.
@@ -80,7 +84,9 @@ def check_updates(algorithm: Algorithm, census: Census, lanes: int) -> None:
 def samples_per_update(local: Local, samples: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the samples that an update of each client uses, [K]: those of its batches on average, repeats left out.
 
-    `samples` are those that each client has, [K].
+    Args:
+        local: training of a client.
+        samples: number of samples of each client, [K].
     """
     if local.epochs is not None:
         return samples.astype(np.float64) * local.epochs

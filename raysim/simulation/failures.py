@@ -127,7 +127,9 @@ def name_user_code(experiment: Experiment, log: Path) -> Iterator[None]:
 def repeat_if_damaged(attempt: Callable[[], T], tell: Callable[[str], None]) -> T:
     """Run an algorithm; if its files are damaged meanwhile, go back to its newest checkpoint that is intact.
 
-    Each attempt begins at that checkpoint.
+    Args:
+        attempt: function that runs the algorithm from its newest intact checkpoint.
+        tell: receiver of a line about each damage.
 
     Raises:
         DamagedError: files were damaged again and again.

@@ -238,7 +238,12 @@ def _own_entries(
 ) -> dict[str, Tensor]:
     """Return the entries in which a client's own model differs from the global one.
 
-    `path` is the file of the personal state, and `weights` are the entries of the global model.
+    Args:
+        path: file of the personal state.
+        name: folder of the algorithm.
+        client: id of the client; None for the global model.
+        weights: entries of the global model.
+        layout: entries of the module.
     """
     personal = load_file(regular(path))
     clients = personal.pop("clients").tolist()

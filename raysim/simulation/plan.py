@@ -43,6 +43,8 @@ class AlgorithmPlan:
     Args:
         name: its folder in the run.
         table: its table of the experiment, without a value of "auto".
+        workers: plan of its workers.
+        rounds: number of its rounds.
         of_clients: ids of the training clients, and columns about them; see `client_facts`.
         of_options: sentences of its options on these clients.
     """
@@ -75,7 +77,11 @@ class RunPlan:
 
 
 def targets_of(experiment: Experiment, population: Population) -> Targets:
-    """Return the data that an experiment, as its file has it, evaluates on; the population is in the view of its fold.
+    """Return the data that an experiment evaluates on.
+
+    Args:
+        experiment: experiment as its file has it.
+        population: population in the view of its fold.
 
     Raises:
         InputError: the population lacks a wanted target, or a column is not measured.
@@ -101,8 +107,10 @@ def plan_run(
     Args:
         experiment: experiment as its file has it, with what follows from its numbers of rounds.
         population: population in the view of its fold.
+        targets: data to evaluate on.
         folder: folder of the run, which receives the values that columns were encoded by.
         names: folders of the algorithms to plan.
+        device: "cpu" or "cuda".
         samples: prepared samples of the population; by default they are prepared here.
 
     Raises:

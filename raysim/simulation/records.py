@@ -41,9 +41,11 @@ class UnwrittenRound:
 
     Args:
         state: state after the round.
+        report: report of the round.
         row: row of the round so far.
         is_evaluated: whether an evaluation is due.
         is_measured: whether an evaluation is due, or twins.
+        evaluation: evaluation under way.
     """
 
     state: State
@@ -57,7 +59,12 @@ class UnwrittenRound:
 class Records:
     """Rows of the rounds: the last one waits for its evaluation, the others are written.
 
-    `snapshot` is the run so far.
+    Args:
+        plan: the run.
+        fleet: fleet that evaluates.
+        files: files of the algorithm.
+        watcher: observer of the run.
+        snapshot: the run so far.
     """
 
     def __init__(

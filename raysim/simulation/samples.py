@@ -32,6 +32,7 @@ class PreparedSamples:
         digest: sha256 of its manifest.json.
         shape: shape of a sample in training.
         whole: shape of a sample in evaluation, which crops nothing.
+        labels: reader of the labels.
         standardise: standardisation of all inputs; None for none.
         augment: augmentation of inputs in training; None for none.
         columns: content of the file with the values that columns were encoded by; None without `[data.columns]`.
@@ -48,7 +49,11 @@ class PreparedSamples:
 
 
 def prepare_samples(population: Population, data: DataTable) -> PreparedSamples:
-    """Prepare the samples of a population, in the view of its fold; the results of long work go to the cache.
+    """Prepare a population's samples; the results of long work go to the cache.
+
+    Args:
+        population: population in the view of its fold.
+        data: table `[data]` of the experiment.
 
     Raises:
         InputError: the preparation does not fit the samples.

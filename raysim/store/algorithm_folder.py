@@ -64,11 +64,14 @@ STAGES = ("sample", "send", "train", "sum", "aggregate", "evaluate", "write")
 
 
 def metrics_schema(columns: Sequence[str]) -> pa.Schema:
-    """Return the columns of `metrics.parquet`, those of evaluations among them: one row per round.
+    """Return the columns of `metrics.parquet`: one row per round.
 
     An evaluation's column is null if the round was not evaluated or the metric is undefined. `seconds*` measure the
     machine. `simulated_seconds` is virtual time, and null without `[devices]`. `late`, `vanished` and `samples_wasted`
     count client updates that never counted, and are null unless the devices decide who takes part.
+
+    Args:
+        columns: names of the evaluation's columns.
     """
     whole = ["updates", "nonfinite", "bytes_up", "bytes_down", "exchanges"]
     measured = ["machine_bytes_driver", "machine_bytes_inlined", "machine_bytes_moved", "machine_bytes_crossed"]
@@ -137,7 +140,11 @@ class AlgorithmFolder:
         self._background = Background(lambda work, *given: work(*given))
 
     def append(self, row: Mapping[str, Any], report: RoundReport) -> None:
-        """Schedule the rows of a round: one in the metrics, whose missing columns are null, and one per client update.
+        """Schedule the rows of a round: one in the metrics, one per client update.
+
+        Args:
+            row: row of the round; a missing column becomes null.
+            report: report of the round.
 
         Raises:
             Exception: an earlier round could not be written, such as a full disk; `finish` and `close` raise it, too.
@@ -151,6 +158,9 @@ class AlgorithmFolder:
 
     def accounts(self, clients: np.ndarray) -> dict[str, np.ndarray]:
         """Wait for all rows, and return each client's sums, [n] each; see `participation`.
+
+        Args:
+            clients: ids in ascending order, int64 [n].
 
         Raises:
             DamagedError: a journal is not as it was written.
@@ -302,6 +312,11 @@ def _dropped(dropped: DroppedUpdates) -> dict[str, Any]:
 
 def client_facts(options: Iterable[Option], census: Census, seed: int) -> pa.RecordBatch:
     """Return the ids of the training clients, `client`, and the columns about them of some options.
+
+    Args:
+        options: options of an algorithm.
+        census: training clients.
+        seed: seed of the run.
 
     Raises:
         InputError: a column has the name of another, or no value for each client.

@@ -55,6 +55,7 @@ class Checkpoints:
 
     Args:
         folder: folder of the algorithm; it need not exist.
+        algorithm: parts of the algorithm.
         identity: everything that determines the run's bytes; a run continues only if it is unchanged.
         own: names of the user's modules, whose dataclasses a checkpoint may hold.
         saved: function to call after each checkpoint; its time counts as the checkpoint's.
@@ -82,7 +83,10 @@ class Checkpoints:
         self._round = 0
 
     def newest(self, notice: Callable[[str], None]) -> Snapshot | None:
-        """Return the newest intact checkpoint; remove damaged ones, and pass a line about each to `notice`.
+        """Return the newest intact checkpoint; remove damaged ones and report them.
+
+        Args:
+            notice: receiver of a line per damaged checkpoint.
 
         Raises:
             InputError: a run on another machine, or of another experiment, wrote it.
@@ -102,7 +106,9 @@ class Checkpoints:
     def write(self, snapshot: Snapshot, marks: Mapping[str, JournalMark]) -> None:
         """Write a checkpoint unless its round has one, and return once it would survive a power failure.
 
-        `marks` are the ends of the journals at the time of the snapshot, by name.
+        Args:
+            snapshot: the run after an aggregation.
+            marks: ends of the journals at that time, by name.
         """
         if snapshot.state.round == self._round:
             return
@@ -168,7 +174,12 @@ class Checkpoints:
 
 
 def check_same(folder: Path, there: Mapping[str, str], here: Mapping[str, str]) -> None:
-    """Check that everything that determines an algorithm's bytes is the same here as it was there, when its run began.
+    """Check that everything that determines a run's bytes is unchanged.
+
+    Args:
+        folder: folder of the algorithm.
+        there: values at the start of the run.
+        here: values now.
 
     Raises:
         InputError: one differs; both values are named.
@@ -185,6 +196,7 @@ class Sweeper:
     """Keeper of a personal store's files: it syncs them and removes unneeded ones.
 
     Args:
+        folder: folder of the store.
         full: bytes after which a writer begins another file.
     """
 
@@ -217,7 +229,10 @@ class Sweeper:
         sweep must have found a file full and unneeded. The file is removed when the checkpoint holds all rounds that
         were under way then.
 
-        `needed` are the files that the checkpoint of this round, the newest, names.
+        Args:
+            round_number: round of the newest checkpoint.
+            needed: files that this checkpoint names.
+            ledger: ledger of the running algorithm.
         """
         # Keep this order: an update under way now belongs to the round after the ledger's newest, at the latest.
         there = {path.name for path in self._folder.glob("*.bin") if self._is_full(path.name)}

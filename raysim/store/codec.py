@@ -37,7 +37,11 @@ class Codec:
         self._own = frozenset(own)
 
     def encode(self, value: object, given: Mapping[str, object]) -> tuple[Json, Arrays]:
-        """Return a value as JSON and arrays, which refer to the given objects by name instead of storing them.
+        """Return a value as JSON and arrays.
+
+        Args:
+            value: value to store.
+            given: objects, by name, to refer to instead of storing them.
 
         Raises:
             InputError: the value holds an object of another kind; its path is named.

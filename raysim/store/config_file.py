@@ -60,7 +60,11 @@ def _sealed(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def check_config(path: Path, config: Mapping[str, Any]) -> None:
-    """Check that a file's configuration is the one that raysim wrote, apart from the keys in `FREE`.
+    """Check that a configuration is the one that raysim wrote, apart from the keys in `FREE`.
+
+    Args:
+        path: file of the configuration.
+        config: its tables.
 
     Raises:
         InputError: a key differs; the first one is named.
@@ -90,7 +94,10 @@ def paths_of(config: Mapping[str, Any]) -> dict[str, Any]:
 def restore_paths(path: Path, config: dict[str, Any], paths: Mapping[str, Any]) -> None:
     """Check a configuration that raysim wrote, and write it anew with another machine's paths.
 
-    The configuration changes too. `paths` has the values of keys in `PATHS`; others are left out.
+    Args:
+        path: file of the configuration.
+        config: its tables, which change too.
+        paths: values of keys in `PATHS`; others are left out.
 
     Raises:
         InputError: a key differs from the one that raysim wrote.

@@ -53,6 +53,8 @@ class Journal:
     """Rows on disk as soon as they are appended: an Arrow stream that ends as a Parquet file.
 
     Args:
+        path: file of the stream.
+        schema: columns of the rows.
         mark: end of the rows to keep; by default the journal begins anew.
 
     Attributes:
@@ -122,7 +124,12 @@ class Journal:
 
 
 def joined(rounds: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """Return the rows of many small batches as one chunk; a batch that is kept takes ten kilobytes of memory."""
+    """Return the rows of many small batches as one chunk; a batch that is kept takes ten kilobytes of memory.
+
+    Args:
+        rounds: batches of a journal.
+        schema: columns of the rows.
+    """
     parts, left = [schema.empty_table()], iter(rounds)
     while group := list(islice(left, GROUP)):
         parts.append(pa.Table.from_batches(group).combine_chunks())

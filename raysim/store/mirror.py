@@ -20,7 +20,11 @@ def mirror_to(folder: Path, remote: RemoteFolder, fetched: Sequence[str] = ()) -
 
     It uploads changed files in an order that keeps the remote run resumable at any time: a checkpoint or summary
     follows the files that it names. Removed files are removed last. The function raises InputError if it cannot write.
-    `fetched` names the files that were downloaded from the remote folder.
+
+    Args:
+        folder: local folder.
+        remote: remote folder.
+        fetched: names of files that were downloaded from it.
     """
     uploaded = {name: _state(folder / name) for name in fetched}
 
@@ -70,7 +74,12 @@ def _local_folder(name: str | Path, folder: Path) -> Path:
 def fetch_run(
     remote: RemoteFolder, folder: Path, progress: Callable[[int, int], object] = lambda done, total: None
 ) -> list[str]:
-    """Download the files of a run and return their names; report the bytes downloaded so far, and in total.
+    """Download the files of a run and return their names.
+
+    Args:
+        remote: folder of the run.
+        folder: local destination.
+        progress: receiver of the bytes downloaded so far and in total.
 
     Raises:
         InputError: the remote folder holds no run.

@@ -124,9 +124,11 @@ class RunProgress:
     """Progress of an algorithm up to the last written round.
 
     Args:
+        result: result so far.
         last: number of the last round, as far as it is decided.
         chosen: state whose model would be written.
         latest: newest metrics.
+        twins: states of the twins.
     """
 
     result: AlgorithmResult
@@ -138,7 +140,12 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run after an aggregation: everything that determines its remaining rounds."""
+    """A run after an aggregation: everything that determines its remaining rounds.
+
+    Args:
+        state: state after the aggregation.
+        progress: progress up to that round.
+    """
 
     state: State
     progress: RunProgress

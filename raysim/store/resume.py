@@ -80,7 +80,11 @@ def own_modules(experiment: Experiment) -> set[str]:
 
 
 def settings(experiment: Experiment, name: str) -> dict[str, str]:
-    """Return the settings of a resolved experiment that determine an algorithm's result, without data and machine.
+    """Return the settings that determine an algorithm's result, apart from its data and the machine.
+
+    Args:
+        experiment: resolved experiment.
+        name: folder name of the algorithm.
 
     Returns:
         a value in JSON by dotted key, and a sha256 by file of the user's own code.
@@ -124,7 +128,10 @@ def _own_files(experiment: Experiment) -> dict[str, Path]:
 def summary_of(result: AlgorithmResult, targets: Mapping[str, float], here: Mapping[str, str]) -> dict[str, Any]:
     """Return the contents of a finished algorithm's `summary.json`.
 
-    `targets` has values by column, and `here` is the fingerprint of the machine and the population.
+    Args:
+        result: result of the algorithm.
+        targets: target values by column.
+        here: fingerprint of the machine and the population.
     """
     summary: dict[str, Any] = asdict(result)
     history = summary.pop("history")
@@ -174,7 +181,11 @@ def read_result(folder: Path, experiment: Experiment) -> AlgorithmResult | None:
 
 
 def check_fingerprint(folders: Iterable[Path], here: Mapping[str, str]) -> None:
-    """Check that the finished algorithms of these folders ran on a machine and a population with this fingerprint.
+    """Check that finished algorithms ran on such a machine and population as the rest would.
+
+    Args:
+        folders: folders of algorithms; unfinished ones are skipped.
+        here: fingerprint of the machine and the population.
 
     Raises:
         InputError: a fingerprint differs; the first difference is named.

@@ -24,6 +24,10 @@ FORMER = ("visits.journal", "visits.parquet", "kept", "kept.safetensors")
 def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[Path]:
     """Create the folder of a new run and lock it; remove it if the input turns out to be wrong before any round.
 
+    Args:
+        out: folder of the run.
+        algorithms: folder names of its algorithms.
+
     Raises:
         InputError: the folder exists and is not empty, or cannot be created.
     """
@@ -77,7 +81,12 @@ def check_version(folder: Path) -> None:
 
 
 def remove_run(folder: Path, algorithms: Sequence[str]) -> None:
-    """Remove everything that a run with these algorithms made in its folder; all else stays."""
+    """Remove everything that a run made in its folder; all else stays.
+
+    Args:
+        folder: folder of the run.
+        algorithms: folder names of its algorithms.
+    """
     for name in algorithms:
         remove_made(folder / name, ALGORITHM_FILES)
     remove_population(folder / POPULATION)

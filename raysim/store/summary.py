@@ -27,7 +27,11 @@ def write_summary(path: Path, summary: Mapping[str, Any]) -> None:
 
 
 def read_summary(path: Path, used: Collection[str] = RESULTS) -> dict[str, Any]:
-    """Return a summary; `used` names the files that the caller relies on.
+    """Return a summary.
+
+    Args:
+        path: file of the summary.
+        used: files that the caller relies on.
 
     Raises:
         InputError: the summary, or one of these files, is not as it was written.

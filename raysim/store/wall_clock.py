@@ -17,13 +17,19 @@ from raysim.watching.stopwatch import StageTime
 
 @dataclass(frozen=True)
 class CommandTime:
-    """Stages of one command, "run" or "resume", in order; they add up to its wall clock."""
+    """Stages of one command, which add up to its wall clock.
+
+    Args:
+        command: "run" or "resume".
+        stages: stages in order.
+    """
 
     command: str
     stages: Sequence[StageTime]
 
     @property
     def seconds(self) -> float:
+        """Wall clock of the command."""
         return sum(each.seconds for each in self.stages)
 
 

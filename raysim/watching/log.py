@@ -33,7 +33,12 @@ ALWAYS = ("lr", "batch_size")
 
 
 def at_most_every(seconds: float, first: float = 0.0) -> Callable[[], bool]:
-    """Return a function that returns True at most once per period, and not before `first` seconds have passed."""
+    """Return a function that returns True at most once per period.
+
+    Args:
+        seconds: length of the period.
+        first: seconds before the first True.
+    """
     due = time.monotonic() + first
 
     def is_due() -> bool:

@@ -93,7 +93,9 @@ class Watcher:
 def copy_progress(stage: Callable[[str], object], what: str) -> Callable[[int, int], None]:
     """Return a function that takes bytes copied so far and in total, and reports a long copy from time to time.
 
-    `stage` receives the reports, which begin with `what`.
+    Args:
+        stage: receiver of the reports.
+        what: name of the work.
     """
     is_due = at_most_every(PATIENCE[1], first=PATIENCE[0])
 
@@ -110,6 +112,9 @@ class Remaining:
     There is none before three rounds have ended and two seconds have passed. The first round after the start also
     loads libraries, data and actors, so it does not count. A round is taken to last as long as the median of the
     newest ones.
+
+    Args:
+        rounds: number of the last round.
     """
 
     def __init__(self, rounds: int) -> None:

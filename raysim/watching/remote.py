@@ -77,7 +77,10 @@ class RemoteWatcher(Watcher):
 def replay(line: str, watcher: Watcher, rewrite: Callable[[str], str] = str) -> bool:
     """Pass the event of a line to a watcher, and return whether the line held one.
 
-    `rewrite` adapts the event's text to this machine.
+    Args:
+        line: line of the run's output.
+        watcher: receiver of the event.
+        rewrite: function that adapts its text to this machine.
     """
     if not line.startswith(MARK):
         return False

@@ -52,7 +52,9 @@ class Stopwatch:
     def split(self, parts: Mapping[str, float]) -> None:
         """End the current stage now, and give these seconds of it to other stages; it keeps the rest.
 
-        Work beside the rounds may have overlapped the parts, so they are cut to what is left, in their order.
+        Args:
+            parts: seconds by stage. Work beside the rounds may have overlapped them, so the parts are cut to what is
+                left, in their order.
         """
         now = time.perf_counter()
         left = now - self._since

@@ -68,6 +68,7 @@ class MLflow:
             self._log({metric_path(column): value for column, value in row.items()}, number)
 
     def end(self, summary: Mapping[str, float]) -> None:
+        """Log the final metrics and end the MLflow run."""
         self._log({f"final/{name}": value for name, value in summary.items()}, int(summary["rounds"]))
         self._client.set_terminated(self._id)
         self._id = ""

@@ -23,6 +23,7 @@ class TensorBoard:
     _writer: SummaryWriter | None = None
 
     def begin(self, run: LoggedRun) -> None:
+        """Keep the run's name and folder."""
         self._run = run
 
     def algorithm(self, name: str, settings: Mapping[str, Any], done: int) -> None:
@@ -43,6 +44,7 @@ class TensorBoard:
                 self._writer.add_scalar(metric_path(column), value, number)
 
     def end(self, summary: Mapping[str, float]) -> None:
+        """Write the hyper-parameters and the final metrics."""
         if self._writer is not None:
             given = self._settings
             plain = {name: value if isinstance(value, PLAIN) else json.dumps(value) for name, value in given.items()}
@@ -51,6 +53,7 @@ class TensorBoard:
             self._writer.add_hparams(plain, final, run_name=".")
 
     def close(self) -> None:
+        """Close the algorithm's event folder."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

@@ -35,6 +35,7 @@ class LoggerThreads:
     """Context of a run's loggers; on exit it waits until they are done or their time is up.
 
     Args:
+        run: run to log.
         loggers: loggers by name, each for a process of its own.
         within: loggers by name that this process calls, because they share its state; they must not draw.
         notice: receiver of one text per logger that fails.
@@ -83,6 +84,7 @@ class LoggerThreads:
             self._call("round", int(numbers.pop("round")), numbers)
 
     def end(self, summary: Mapping[str, float]) -> None:
+        """Report the final metrics and totals of an algorithm."""
         self._call("end", summary)
 
     def _call(self, method: str, *given: Any) -> None:

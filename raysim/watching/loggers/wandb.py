@@ -66,6 +66,7 @@ class WandB:
             self._logged.log({metric_path(column): value for column, value in row.items()}, step=number)
 
     def end(self, summary: Mapping[str, float]) -> None:
+        """Log the final metrics and end the W&B run."""
         if self._logged is not None:
             self._logged.summary.update({f"final/{name}": value for name, value in summary.items()})
             self._logged.finish()
