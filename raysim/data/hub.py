@@ -1,7 +1,6 @@
 """Data sets of the Hugging Face hub, and folders in its layout, read by the library `datasets`."""
 
 import json
-import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -15,10 +14,9 @@ from partitioning.sources.memory import TRAIN, Tables, tables_of
 from raysim.common.distribution import require
 from raysim.common.errors import InputError
 from raysim.common.hub import LONGEST, check_data_folder, is_inside, own_places, quiet_hub, reason_of
+from raysim.common.log import LOG
 from raysim.data.catalogue import HUB
 from raysim.data.features import LABEL
-
-LOG = logging.getLogger("raysim")
 
 FORM = re.compile(r"(?P<name>[./~][^:@]*|[\w.-]+/[\w.-]+)(:(?P<config>[^:@/]+))?(@(?P<revision>[^:@]+))?", re.ASCII)
 

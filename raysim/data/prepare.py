@@ -1,6 +1,5 @@
 """Rows of a data set before the partition: a split, some classes, and FedMMB's augmented copies."""
 
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from algorithms import Augment, Purpose, generator, torch_seed
 from partitioning.common.columns import class_codes, distinct
 from partitioning.sources.arrays import nested
 from raysim.common.errors import MAX_NAMES, InputError
+from raysim.common.log import LOG
 from raysim.data.arrays import flat, take_rows
 from raysim.data.augment import check_pixels, make_chain
 from raysim.data.features import ArrayColumn, Features, ImageColumn, features
@@ -22,8 +22,6 @@ from raysim.data.images import is_image, pixels, png, with_places
 from raysim.data.sources import LoadedDataSet
 from raysim.data.targets import check_classes_of_samples
 from raysim.data.tensors import LARGEST_PIXEL
-
-LOG = logging.getLogger("raysim")
 
 ROWS_AT_ONCE = 1024
 """Rows in one batch of the augmentation."""

@@ -1,6 +1,5 @@
 """Text as tokens: samples with a label, or sequences that predict their next token."""
 
-import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,10 +17,9 @@ from partitioning.sources.arrays import nested
 from raysim.common.distribution import require
 from raysim.common.errors import InputError, unknown
 from raysim.common.hub import NO_CODE, check_files, quiet_hub, reason_of
+from raysim.common.log import LOG
 from raysim.data.targets import class_metadata
 from raysim.data.tokenizer_growth import check_growth
-
-LOG = logging.getLogger("raysim")
 
 BYTES = "bytes"
 """Name of the tokenizer that needs no file: the bytes of the text in UTF-8."""

@@ -1,6 +1,5 @@
 """ABIDE I: connectomes of windows of brain activity, at the four largest sites."""
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,10 +11,9 @@ from partitioning.common.bounds import check_memory
 from partitioning.common.columns import repeated
 from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError
+from raysim.common.log import LOG
 from raysim.data.folders import Tables
 from raysim.data.reading import LARGEST_FLOAT, home, text_of, words_of
-
-LOG = logging.getLogger("raysim")
 
 SITES = {"NYU": "NYU", "UM_1": "UM", "USM": "USM", "UCLA_1": "UCLA"}
 """Names of the sites in the table, and in FedBN."""

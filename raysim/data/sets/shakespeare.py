@@ -1,6 +1,5 @@
 """Shakespeare by speaking role: 80 characters, and the next one as the label."""
 
-import logging
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,10 +10,9 @@ import pyarrow as pa
 from partitioning.common.bounds import check_memory
 from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError
+from raysim.common.log import LOG
 from raysim.data.folders import Tables
 from raysim.data.reading import missing, text_of, words_of
-
-LOG = logging.getLogger("raysim")
 
 VOCABULARY = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 """The 80 characters; a character's number is its place: line feed 0, space 1, ..., "}" 79."""

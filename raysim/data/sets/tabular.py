@@ -1,6 +1,5 @@
 """Tables of numbers: a user's own, Covertype and eICU."""
 
-import logging
 import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from partitioning.sources.layout import arranged
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import reading
 from raysim.common.errors import InputError
+from raysim.common.log import LOG
 from raysim.data.columns import PLAIN, ColumnRules, check_features, missing_rows
 from raysim.data.domains import DOMAIN
 from raysim.data.features import LABEL, check_label, is_number
@@ -36,8 +36,6 @@ from raysim.data.reading import (
     read_parquet,
     table_of,
 )
-
-LOG = logging.getLogger("raysim")
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 SUFFIXES = (*DELIMITERS, ".npz", ".arrow", ".feather", ".ipc")
