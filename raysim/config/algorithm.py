@@ -28,7 +28,7 @@ from raysim.config.edges import EdgesTable
 from raysim.config.model import ModelTable, model_of
 from raysim.config.options import OptionTable, Tell, option_tables, options_of
 from raysim.config.privacy import PrivacyTable
-from raysim.config.read import short_name
+from raysim.config.read import algorithm_tables, short_name
 from raysim.config.sampling import OortTable, cohort_rule
 from raysim.config.topology import TopologyTable
 from raysim.config.uplink import DownlinkTable, UplinkTable
@@ -240,8 +240,7 @@ def algorithms_of(raw: Mapping[str, Any]) -> tuple[AlgorithmTable, ...]:
     Raises:
         InputError: see `checked`; also an unknown algorithm or rule, and parts that contradict each other.
     """
-    tables = raw.get("algorithm", {})
-    tables = tables if isinstance(tables, list) else [tables]
+    tables = algorithm_tables(raw)
     if not tables or not all(isinstance(table, dict) for table in tables):
         raise InputError(f"algorithm = {tables!r}: must be a table; write [algorithm] and its keys below")
     found: list[AlgorithmTable] = []
@@ -288,7 +287,7 @@ def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable
     special = {key: part({key: raw.pop(key, {})}, key) for key in INNER}
 
     def own_keys() -> AlgorithmTable:
-        table = table_of(_function(name), ("participation", "local", "server"), AlgorithmTable)
+        table = table_of(_function(name), own.PARTS, AlgorithmTable)
         return checked(table, raw, "algorithm", of=f"algorithm {name}")
 
     def server() -> ServerTable:

@@ -9,7 +9,8 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import deepcopy
 from functools import cache
 from importlib.machinery import PathFinder
 from inspect import Parameter, signature
@@ -21,6 +22,7 @@ from typing import Any
 from partitioning.common.paths import absolute
 from raysim.common.errors import InputError, unknown
 from raysim.config.check import ConfigTable, table_of
+from raysim.config.read import algorithm_tables
 
 FORM = "def mine(participation, local, server=Assign(), *, own_key: float = 0.1) -> Algorithm"
 """Shape of an algorithm's function; its keyword parameters are keys of `[algorithm]`."""
@@ -54,62 +56,48 @@ def load_own_code(raw: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, 
     Raises:
         InputError: no such module, or it cannot be imported.
     """
-    whole = dict(raw)
+    whole = deepcopy(dict(raw))
     if isinstance(given := whole.get("modules"), list | tuple):
         folders = [*(absolute("modules", str(each)) for each in given), *folders]
-
-    def with_names(table: dict[str, Any]) -> dict[str, Any]:
-        loaded = dict(table)
-        for section, key in NAMING_KEYS:
-            if isinstance(inner := loaded.get(section), dict):
-                loaded[section] = _named(inner, section, key, folders)
-        for section in CHAINS:
-            if chain := _stages(loaded, section):
-                named = [_named(stage, f"{section}.chain", "name", folders) for stage in chain]
-                loaded[section] = {**loaded[section], "chain": named}
-        return loaded
-
-    whole = with_names(whole)
-    for section, key in LISTING_KEYS:
-        if isinstance(table := whole.get(section), dict) and (given := table.get(key)) is not None:
-            listed = isinstance(given, list | tuple)
-            names = [_named({key: each}, section, key, folders)[key] for each in (given if listed else [given])]
-            whole[section] = {**table, key: names if listed else names[0]}
-    if "algorithm" in whole and all(isinstance(table, dict) for table in _algorithm_tables(whole)):
-        named = _algorithm_tables(whole)
-        for key in ALGORITHM_KEYS:
-            named = [_named(table, "algorithm", key, folders) for table in named]
-        named = [with_names(table) for table in named]
-        whole["algorithm"] = named if isinstance(whole["algorithm"], list) else named[0]
+    for path, table, key in _places(whole):
+        table[key] = _named(path, table[key], folders)
     return whole
 
 
-def _stages(table: Mapping[str, Any], section: str) -> list[Mapping[str, Any]]:
-    """Return the stages of a table with a key `chain`; none if the table is wrong, which is refused later."""
-    inner = table.get(section)
-    chain = inner.get("chain") if isinstance(inner, dict) else None
-    return chain if isinstance(chain, list) and all(isinstance(stage, dict) for stage in chain) else []
+def names_in(raw: Mapping[str, Any]) -> list[str]:
+    """Return all names in an experiment's tables that may be the user's own."""
+    values = [table[key] for _, table, key in _places(raw)]
+    names = [name for value in values for name in (value if isinstance(value, list) else [value])]
+    return [name for name in names if isinstance(name, str)]
 
 
-def _algorithm_tables(raw: Mapping[str, Any]) -> list[Any]:
-    tables = raw.get("algorithm", {})
-    return tables if isinstance(tables, list) else [tables]
+def _places(raw: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield the path of each key that may name the user's own code, its table, and the key itself."""
+    tables = [table for table in algorithm_tables(raw) if isinstance(table, dict)]
+    found: list[tuple[str, Any, str]] = [("algorithm", table, key) for table in tables for key in ALGORITHM_KEYS]
+    for outer in (raw, *tables):
+        found += [(section, outer.get(section), key) for section, key in NAMING_KEYS]
+        for section in CHAINS:
+            inner = outer.get(section)
+            chain = inner.get("chain") if isinstance(inner, dict) else None
+            found += [(f"{section}.chain", stage, "name") for stage in (chain if isinstance(chain, list) else ())]
+    found += [(section, raw.get(section), key) for section, key in LISTING_KEYS]
+    for section, table, key in found:
+        if isinstance(table, dict) and key in table:
+            yield f"{section}.{key}", table, key
 
 
-@contextmanager
-def secluded(*names: str) -> Iterator[None]:
+def secluded(*names: str) -> AbstractContextManager[None]:
     """Seed the default generators while a user's own code is imported or makes an object, and restore them.
 
     Args:
         names: names in the file; without one of the user's own nothing happens.
     """
     if not any(":" in name for name in names):
-        yield
-        return
+        return nullcontext()
     from algorithms.training.forked import forked  # late, because it imports torch
 
-    with forked(0):
-        yield
+    return forked(0)
 
 
 def resolve(key: str, name: object, table: Mapping[str, Any]) -> Any:
@@ -285,19 +273,6 @@ def _package_folders() -> frozenset[Path]:
     return frozenset(Path(sysconfig.get_path(each)) for each in ("stdlib", "purelib", "platlib"))
 
 
-def names_in(raw: Mapping[str, Any]) -> list[str]:
-    """Return all names in an experiment's tables that may be the user's own."""
-    tables = [table for table in _algorithm_tables(raw) if isinstance(table, dict)]
-    found = [table.get(key) for table in tables for key in ALGORITHM_KEYS]
-    for section, key in NAMING_KEYS:
-        found += [inner.get(key) for table in (raw, *tables) if isinstance(inner := table.get(section), dict)]
-    found += [stage.get("name") for each in (raw, *tables) for key in CHAINS for stage in _stages(each, key)]
-    for section, key in LISTING_KEYS:
-        listed = table.get(key) if isinstance(table := raw.get(section), dict) else None
-        found += listed if isinstance(listed, list) else [listed]
-    return [name for name in found if isinstance(name, str)]
-
-
 def describe_error(error: BaseException, modules: Iterable[ModuleType]) -> str:
     """Return the error of the user's own code and its place in one line; "" if the error came from elsewhere.
 
@@ -339,9 +314,10 @@ def _installed_folder(place: str) -> Path:
     return Path(place).resolve().parent
 
 
-def _named(table: Mapping[str, Any], where: str, what: str, folders: Sequence[Path]) -> dict[str, Any]:
-    """Import the function or class that a table names, and return the table with its name as text."""
-    thing, key = table.get(what), f"{where}.{what}"
+def _named(key: str, thing: Any, folders: Sequence[Path]) -> Any:
+    """Import the function or class that a key names, and return its name; any other value as it stands."""
+    if isinstance(thing, list | tuple):
+        return [_named(key, each, folders) for each in thing]
     if callable(thing):
         name = f"{thing.__module__}:{getattr(thing, '__qualname__', '<none>')}"
         if not isinstance(thing, type) and not hasattr(thing, "__qualname__"):
@@ -351,10 +327,10 @@ def _named(table: Mapping[str, Any], where: str, what: str, folders: Sequence[Pa
             )
         if "<" in name:
             raise InputError(f"{key} = {name!r}: must be defined at the top of a module; move it there")
-        return {**table, what: name}
+        return name
     if isinstance(thing, str) and ":" in thing:
         _load(key, thing, folders)
-    return dict(table)
+    return thing
 
 
 def _load(key: str, name: str, folders: Sequence[Path]) -> None:

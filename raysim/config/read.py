@@ -176,8 +176,7 @@ def _assign(raw: dict[str, Any], change: Change) -> list[dict[str, Any]]:
 
 def _refuse_overruled(raw: Mapping[str, Any], changes: Sequence[Change]) -> None:
     """Refuse a change of a common table that other changes overrule in the table of every algorithm."""
-    given = raw.get("algorithm", {})
-    algorithms = [table for table in (given if isinstance(given, list) else [given]) if isinstance(table, dict)]
+    algorithms = [table for table in algorithm_tables(raw) if isinstance(table, dict)]
     common = [(change, *leaf) for change in changes for leaf in _leaves(change) if leaf[0] != "algorithm"]
     for change, section, key in common:
         rivals = [[each for each in changes if _sets(each, algorithm, section, key)] for algorithm in algorithms]
@@ -228,6 +227,12 @@ def _called(name: str, tables: Sequence[dict[str, Any]], top: str) -> list[dict[
     """Return the tables of a name or, of algorithms, a label."""
     usual, labels = ("fedavg", "label") if top == "algorithm" else (None, "name")
     return [table for table in tables if name in (short_name(table.get("name", usual)), table.get(labels))]
+
+
+def algorithm_tables(raw: Mapping[str, Any]) -> list[Any]:
+    """Return the file's `[algorithm]` tables; a value that is no table, which is refused later, stays."""
+    tables = raw.get("algorithm", {})
+    return tables if isinstance(tables, list) else [tables]
 
 
 def algorithm_names(tables: Iterable[Mapping[str, Any]]) -> list[str]:
