@@ -167,9 +167,8 @@ def _assign(raw: dict[str, Any], change: Change) -> list[dict[str, Any]]:
             place.pop(keys[-1], None)
             continue
         # A new key replaces the keys that it excludes.
-        for several in EXCLUSIVE:
-            for other in several if keys[-1] in several else ():
-                place.pop(other, None)
+        for other in excluded(keys[-1]):
+            place.pop(other, None)
         place[keys[-1]] = deepcopy(change.value)
     return places
 
@@ -202,8 +201,12 @@ def _sets(change: Change, algorithm: Mapping[str, Any], section: str, key: str) 
     path = path[1:] if path and path[0] in named else path
     value = reduce(lambda inner, each: {each: inner}, reversed(path), change.value)
     inner = value.get(section) if isinstance(value, dict) else None
-    rivals = {key}.union(*(several for several in EXCLUSIVE if key in several))
-    return isinstance(inner, dict) and not rivals.isdisjoint(inner)
+    return isinstance(inner, dict) and not {key, *excluded(key)}.isdisjoint(inner)
+
+
+def excluded(key: str) -> set[str]:
+    """Return the keys that a key excludes."""
+    return {other for several in EXCLUSIVE if key in several for other in several if other != key}
 
 
 def _all_tables(value: Any) -> Iterator[dict[str, Any]]:
