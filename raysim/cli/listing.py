@@ -23,7 +23,7 @@ from raysim.config.algorithm import AlgorithmTable, algorithms_of
 from raysim.config.check import ConfigTable
 from raysim.config.own import FORM, MODEL_FORM, PARTS
 from raysim.config.read import recipes
-from raysim.config.reference import arguments
+from raysim.config.reference import arguments, summary
 from raysim.config.sampling import OortTable
 from raysim.data.catalogue import DATASET_FORMS, DATASETS
 from raysim.measures.metrics import METRICS, Metric
@@ -42,13 +42,13 @@ def _reproductions() -> dict[str, str]:
 
 
 def _metric(metric: Metric) -> str:
-    text = (_first_line(metric.value) or _first_line(metric.sums)).removeprefix("Return ").removeprefix("the ")
+    text = (summary(metric.value) or summary(metric.sums)).removeprefix("Return ").removeprefix("the ")
     text = text.partition(", [n")[0].rstrip(".")
     return f"{text[:1].upper()}{text[1:]}; labels: {', '.join(metric.labels)}"
 
 
 def _first_lines(things: Mapping[str, object], own: str = "", text: str = "") -> dict[str, str]:
-    return {name: _first_line(thing) for name, thing in things.items()} | ({own: text} if own else {})
+    return {name: summary(thing) for name, thing in things.items()} | ({own: text} if own else {})
 
 
 OWN = "your own, from the file's folder or the working directory:"
@@ -217,10 +217,6 @@ def _table_keys(table: type[ConfigTable], keys: Sequence[str], above: str = "") 
 
 def _default(value: object) -> str:
     return "" if value in (None, inspect.Parameter.empty) else f" = {json.dumps(value, default=str)}"
-
-
-def _first_line(thing: object) -> str:
-    return (inspect.getdoc(thing) or "").partition("\n")[0]
 
 
 def _title(path: Path) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import partial
 from inspect import signature
-from types import ModuleType
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -137,7 +136,7 @@ class AlgorithmTable(ConfigTable):
         except (InputError, KeyboardInterrupt):
             raise
         except BaseException as error:  # The user's code may raise anything.
-            if text := own.describe_error(error, self.own_code):
+            if text := own.describe_error(error, own.modules_of(self.named)):
                 raise InputError(f"algorithm.name = {self.name!r}: must be composed, and raised {text}") from error
             raise
         if not isinstance(algorithm, Algorithm):
@@ -159,11 +158,6 @@ class AlgorithmTable(ConfigTable):
         rate = 1.0 if self.fraction is None else self.fraction
         found = {name: table.solved(rate, rounds, tell) for name, table in options_of(self).items()}
         return self.model_copy(update=found)
-
-    @property
-    def own_code(self) -> list[ModuleType]:
-        """The user's modules behind the algorithm, its server rule and its own model."""
-        return own.modules_of(self.named)
 
     @property
     def named(self) -> list[str]:

@@ -19,12 +19,13 @@ from raysim.common.errors import InputError, every, one_input_error
 from raysim.common.names import check_names
 from raysim.common.secrets import without_secrets
 from raysim.config import own
-from raysim.config.algorithm import INNER, AlgorithmTable, ServerTable, algorithms_of, local_table
+from raysim.config.algorithm import INNER, AlgorithmTable, algorithms_of, local_table
 from raysim.config.attack import AttackTable
 from raysim.config.bounds import check_values
 from raysim.config.check import ConfigTable, checked, flat, part
 from raysim.config.data import DataTable, data_of
 from raysim.config.hints import hinted
+from raysim.config.kinds import table_in
 from raysim.config.model import ModelTable, model_of
 from raysim.config.options import Tell, option_tables, options_of
 from raysim.config.own_notices import generator_notices, own_code_notices
@@ -253,22 +254,9 @@ def _check_without_devices(name: str, algorithm: Algorithm) -> None:
 
 def _tables() -> dict[str, type[ConfigTable]]:
     """Return the models of a file's tables by name, without the keys of a named algorithm, model or rule."""
-    return {
-        "": TopLevelKeys,
-        "data": DataTable,
-        "partition": PartitionTable,
-        "model": ModelTable,
-        "algorithm": AlgorithmTable,
-        "local": local_table("cross-entropy"),
-        "server": ServerTable,
-        **option_tables(AlgorithmTable),
-        "fleet": FleetTable,
-        "evaluate": EvaluateTable,
-        "devices": DevicesTable,
-        **option_tables(Experiment),
-        "checkpoint": CheckpointTable,
-        "watch": WatchTable,
-    }
+    fields = {**Experiment.model_fields, **{key: AlgorithmTable.model_fields[key] for key in INNER}}
+    tables = {name: table for name, field in fields.items() if (table := table_in(field.annotation))}
+    return {"": TopLevelKeys, **tables, "local": local_table("cross-entropy")}
 
 
 def _partition(raw: Mapping[str, Any]) -> PartitionTable | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from inspect import signature
-from types import ModuleType
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
@@ -70,11 +69,6 @@ class ModelTable(ConfigTable):
     def own(self) -> Callable[..., Any] | None:
         """The user's own class or function; None for a model of raysim's."""
         return own.resolve("model.name", self.name, MODELS) if ":" in self.name else None
-
-    @property
-    def own_code(self) -> list[ModuleType]:
-        """The user's modules behind the model; empty for a model of raysim's."""
-        return own.modules_of([self.name])
 
 
 def model_of(raw: Mapping[str, Any]) -> ModelTable:
