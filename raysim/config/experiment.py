@@ -22,10 +22,9 @@ from raysim.config import own
 from raysim.config.algorithm import INNER, AlgorithmTable, algorithms_of, local_table
 from raysim.config.attack import AttackTable
 from raysim.config.bounds import check_values
-from raysim.config.check import ConfigTable, checked, flat, part
+from raysim.config.check import ConfigTable, checked, flat, part, table_in
 from raysim.config.data import DataTable, data_of
 from raysim.config.hints import hinted
-from raysim.config.kinds import table_in
 from raysim.config.model import ModelTable, model_of
 from raysim.config.options import Tell, option_tables, options_of
 from raysim.config.own_notices import generator_notices, own_code_notices

@@ -82,13 +82,6 @@ def shown(default: Any) -> str:
     return json.dumps(default, default=str)
 
 
-def table_in(annotation: Any) -> type[ConfigTable] | None:
-    """Return the table of keys in a type such as `tuple[Table, ...]` or `Table | None`; None if there is none."""
-    if inspect.isclass(annotation) and issubclass(annotation, ConfigTable):
-        return annotation
-    return next((table for inner in get_args(annotation) if (table := table_in(inner))), None)
-
-
 def choices(annotation: Any) -> Iterator[Any]:
     """Yield the names in a type such as `Literal["a", "b"] | None`."""
     if get_origin(annotation) is Literal:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from algorithms import AdaptiveClip, Privacy
 from raysim.common.errors import InputError
-from raysim.config.check import ConfigTable, checked
+from raysim.config.check import ConfigTable
 from raysim.config.options import OptionTable, Tell
 from raysim.measures.epsilon.accounting import Accountant, AccountantName, told_if_slow
 from raysim.measures.epsilon.outside_epsilon import covers
@@ -66,8 +66,6 @@ class PrivacyTable(OptionTable):
 
     @classmethod
     def over(cls, where: str, common: Mapping[str, Any], special: Mapping[str, Any]) -> Self:
-        if isinstance(adaptive := {**common, **special}.get("adaptive"), dict):
-            checked(AdaptiveTable, adaptive, "privacy.adaptive")
         table = super().over(where, common, special)
         if (table.noise is None) == (table.epsilon is None):
             both = (table.noise, table.epsilon)

@@ -19,9 +19,9 @@ from algorithms.training.loss import LOSSES, CrossEntropy
 from partitioning.schemes.registry import SCHEMES, parameters
 from raysim.config.algorithm import INNER, AlgorithmTable, ServerTable, algorithms_of, local_table
 from raysim.config.bounds import LARGEST_WHOLE
-from raysim.config.check import ConfigTable, checked, table_of
+from raysim.config.check import ConfigTable, checked, table_in, table_of
 from raysim.config.experiment import Experiment, TopLevelKeys
-from raysim.config.kinds import choices, kind, shown, table_in
+from raysim.config.kinds import choices, kind, shown
 from raysim.config.model import ModelTable, model_of
 from raysim.config.options import OptionTable, option_tables
 from raysim.config.own import PARTS

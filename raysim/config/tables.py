@@ -315,8 +315,6 @@ def evaluate_of(raw: dict[str, Any]) -> EvaluateTable:
     Raises:
         InputError: see `checked`; also early stopping or a choice of rounds without evaluations to judge by.
     """
-    if isinstance(raw.get("finetune"), dict):
-        checked(FinetuneTable, raw["finetune"], "evaluate.finetune")
     evaluate = checked(EvaluateTable, raw, "evaluate")
     if evaluate.every == 0 and (rules := [*evaluate.selection.decides]):
         raise InputError(
