@@ -233,6 +233,11 @@ def _path(where: str, key: str) -> str:
     return f"{where}.{key}" if where else key
 
 
+def changed_keys(table: ConfigTable) -> list[str]:
+    """Return the keys with another value than their default."""
+    return [key for key, field in type(table).model_fields.items() if getattr(table, key) != field.default]
+
+
 def part(raw: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return a table of the file, empty if it is missing; raise InputError if the value is no table."""
     table = raw.get(name, {})

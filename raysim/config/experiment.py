@@ -253,8 +253,10 @@ def _check_without_devices(name: str, algorithm: Algorithm) -> None:
 
 def _tables() -> dict[str, type[ConfigTable]]:
     """Return the models of a file's tables by name, without the keys of a named algorithm, model or rule."""
-    fields = {**Experiment.model_fields, **{key: AlgorithmTable.model_fields[key] for key in INNER}}
-    tables = {name: table for name, field in fields.items() if (table := table_in(field.annotation))}
+    # Of two keys with one name, hints prefer the earlier: tables inside `[algorithm]` follow it at once.
+    names = [*("data", "partition", "model", "algorithm", *INNER), *Experiment.model_fields]
+    fields = {**AlgorithmTable.model_fields, **Experiment.model_fields}
+    tables = {name: table for name in names if (table := table_in(fields[name].annotation))}
     return {"": TopLevelKeys, **tables, "local": local_table("cross-entropy")}
 
 

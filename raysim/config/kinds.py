@@ -26,8 +26,6 @@ def kind(annotation: Any, metadata: Iterable[Any] = (), tests: Sequence[Accepts]
         tests: functions that accept values of the key, for numbers whose bounds the type does not know.
     """
     origin, inner = get_origin(annotation), get_args(annotation)
-    if isinstance(annotation, FieldInfo):
-        return kind(annotation.annotation, annotation.metadata, tests)
     if origin is Annotated:
         bounds = [each for one in inner[1:] for each in (one.metadata if isinstance(one, FieldInfo) else [one])]
         return kind(inner[0], [*bounds, *metadata], tests)
