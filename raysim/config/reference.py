@@ -16,7 +16,7 @@ from algorithms import Compute, Local
 from algorithms.names import ALGORITHMS, SERVERS, STAGES
 from algorithms.options.aggregation import AGGREGATES
 from algorithms.training.loss import LOSSES, CrossEntropy
-from partitioning.schemes.registry import SCHEMES, parameters
+from partitioning.schemes.registry import SCHEMES
 from raysim.config.algorithm import INNER, AlgorithmTable, ServerTable, algorithms_of, local_table
 from raysim.config.bounds import LARGEST_WHOLE
 from raysim.config.check import ConfigTable, checked, table_in, table_of
@@ -176,9 +176,8 @@ def _table(name: str, table: type[ConfigTable]) -> Iterator[Group]:
     yield group_of(name, table, _construction(table))
     if table is PartitionTable:
         for scheme, function in SCHEMES.items():
-            divided, texts = partition_table(scheme), {key: each.text for key, each in parameters(scheme).items()}
-            skip = PartitionTable.model_fields
-            yield _added("partition.scheme", scheme, function, divided, _typed(divided), texts, skip)
+            divided, common = partition_table(scheme), PartitionTable.model_fields
+            yield _added("partition.scheme", scheme, function, divided, _typed(divided), common)
     elif table is ModelTable:
         for model_name, model in MODELS.items():
             own = table_of(model.build, BUILDER_ARGUMENTS, ConfigTable)
@@ -274,13 +273,12 @@ def _added(
     function: Callable[..., Any],
     own: type[ConfigTable],
     construction: Construction,
-    texts: Mapping[str, str] = NOTHING,
     skip: Iterable[str] = (),
 ) -> Group:
     """Return the keys that a named function adds to the table of `key`."""
     table = key.partition(".")[0]
     above = key if key.endswith(".chain") else table
-    group = group_of(above, own, construction, texts or arguments(function), skip)
+    group = group_of(above, own, construction, arguments(function), skip)
     return replace(group, table=table, thing=f'{key} = "{name}"', summary=summary(function))
 
 
