@@ -18,10 +18,11 @@ from algorithms.training.loss import LOSSES
 from algorithms.training.optimiser_names import OPTIMISERS
 from partitioning.common.paths import read_text
 from partitioning.schemes.registry import parameters
-from raysim.common.errors import InputError, one_input_error, unknown
+from raysim.common.errors import InputError, unknown
 from raysim.config.algorithm import AlgorithmTable, algorithms_of
 from raysim.config.check import ConfigTable
 from raysim.config.own import FORM, MODEL_FORM, PARTS
+from raysim.config.ranges import Construction
 from raysim.config.read import recipes
 from raysim.config.reference import arguments, summary
 from raysim.config.sampling import OortTable
@@ -164,17 +165,13 @@ def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
 def _refused_keys(algorithm: str) -> list[str]:
     parameters = inspect.signature(ALGORITHMS[algorithm]).parameters
     own = {key: value for key, value in PERMISSIVE.items() if key in parameters}
-    return [key for key, keys in TRIES.items() if not _takes(algorithm, {**keys, **own})]
 
+    def build(keys: Mapping[str, Any]) -> None:
+        (table,) = algorithms_of({"algorithm": {"name": algorithm, **keys, **own}})
+        check_virtual_time(table.compose(), DrawnDevices())
 
-def _takes(algorithm: str, keys: Mapping[str, Any]) -> bool:
-    try:
-        with one_input_error():
-            (table,) = algorithms_of({"algorithm": {"name": algorithm, **keys}})
-            check_virtual_time(table.compose(), DrawnDevices())
-    except InputError:
-        return False
-    return True
+    construction = Construction(build)
+    return [key for key, keys in TRIES.items() if not construction.builds(keys)]
 
 
 def recipe(name: str) -> str:
