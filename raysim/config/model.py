@@ -81,9 +81,8 @@ def model_of(raw: Mapping[str, Any]) -> ModelTable:
     found = own.resolve("model.name", name, MODELS)
     model = found if isinstance(found, ModelBuilder) else ModelBuilder(found)
     if ":" in name:
-        keys = {key: model.signature[key] for key in model.parameters}
         taken = {*dir(ModelTable), *ModelTable.model_fields, *signature(build).parameters}
-        own.check_model(name, model.build, keys, taken)
+        own.check_model(name, model.build, model.parameters, taken)
     given = tuple(key for key in signature(model.build).parameters if key not in model.parameters)
     table = checked(table_of(model.build, given, ModelTable), raw, "model", of=f"model {name}")
     changes: dict[str, Any] = {} if table.norm is not None or model.norm is None else {"norm": model.norm}

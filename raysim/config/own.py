@@ -173,8 +173,7 @@ def check_rule(name: str, rule: Any) -> None:
             f"server.rule = {name!r}: must be a class whose instances take (model, mean, total, memory, layout), as "
             "algorithms.Assign does; name one"
         )
-    keys = signature(rule).parameters.values()
-    if wrong := _fault(lambda: _key_fault(keys, ("rule", "aggregate"), "is a key of every rule"), rule, ()):
+    if wrong := _key_fault(rule, (), ("rule", "aggregate"), "is a key of every rule"):
         raise InputError(f"server.rule = {name!r}: must have parameters that can be keys, and {wrong}; change it")
 
 
@@ -189,60 +188,58 @@ def check_shape(name: str, function: Callable[..., Any], taken: Collection[str])
     Raises:
         InputError: the parameters have another shape, or one of them is taken.
     """
-
-    def difference() -> str:
-        parameters = signature(function).parameters
-        keys = [each for each in parameters.values() if each.name not in PARTS]
-        if tuple(parameters)[:3] != PARTS or parameters["server"].default is Parameter.empty:
-            return "its first parameters are others"
-        if loose := [each.name for each in keys if each.kind is not Parameter.KEYWORD_ONLY]:
-            return f"{loose[0]} is not keyword-only"
-        return _key_fault(keys, taken, "is a key of every algorithm")
-
-    if wrong := _fault(difference, function, PARTS):
+    parameters = signature(function).parameters
+    if tuple(parameters)[:3] != PARTS or parameters["server"].default is Parameter.empty:
+        wrong = "its first parameters are others"
+    elif loose := [key for key, each in parameters.items() if key not in PARTS and each.kind is not each.KEYWORD_ONLY]:
+        wrong = f"{loose[0]} is not keyword-only"
+    else:
+        wrong = _key_fault(function, PARTS, taken, "is a key of every algorithm")
+    if wrong:
         raise InputError(f"algorithm.name = {name!r}: must be of the shape `{FORM}`, and {wrong}; change the function")
 
 
-def check_model(name: str, model: Callable[..., Any], own: Mapping[str, Parameter], taken: Collection[str]) -> None:
+def check_model(name: str, model: Callable[..., Any], own: Collection[str], taken: Collection[str]) -> None:
     """Check that the parameters of a class or function can be keys of `[model]`.
 
     Args:
         name: name in the file.
         model: class or function of that name.
-        own: parameters to become keys.
+        own: names of the parameters to become keys.
         taken: keys of every model.
 
     Raises:
         InputError: one of the parameters cannot be a key.
     """
-
-    def difference() -> str:
-        if positional := [each.name for each in own.values() if each.kind is Parameter.POSITIONAL_ONLY]:
-            return f"{positional[0]} is positional-only"
-        return _key_fault(own.values(), taken, "is taken: every model has it")
-
-    passed = [each for each in signature(model).parameters if each not in own]
-    if wrong := _fault(difference, model, passed):
+    parameters = signature(model).parameters
+    if positional := [key for key in own if parameters[key].kind is Parameter.POSITIONAL_ONLY]:
+        wrong = f"{positional[0]} is positional-only"
+    else:
+        passed = [key for key in parameters if key not in own]
+        wrong = _key_fault(model, passed, taken, "is taken: every model has it")
+    if wrong:
         raise InputError(f"model.name = {name!r}: must be of the shape `{MODEL_FORM}`, and {wrong}; change it")
 
 
-def _key_fault(keys: Collection[Parameter], taken: Collection[str], clash: str) -> str:
-    if bare := [each.name for each in keys if each.annotation is Parameter.empty]:
+def _key_fault(function: Callable[..., Any], passed: Collection[str], taken: Collection[str], clash: str) -> str:
+    """Return the reason why parameters cannot be keys, "" if they can.
+
+    Args:
+        function: function or class with the parameters.
+        passed: parameters that raysim passes.
+        taken: names that no key may have.
+        clash: reason against such a name.
+    """
+    keys = {key: each for key, each in signature(function).parameters.items() if key not in passed}
+    if bare := [key for key, each in keys.items() if each.annotation is Parameter.empty]:
         return f"{bare[0]} has no annotation"
-    if double := [each.name for each in keys if each.name in taken]:
+    if double := [key for key in keys if key in taken]:
         return f"{double[0]} {clash}"
-    return ""
-
-
-def _fault(difference: Callable[[], str], function: Callable[..., Any], skip: Collection[str]) -> str:
-    """Return the reason why parameters cannot be keys, "" if they can; `skip` are parameters that raysim passes."""
-    wrong = ""
     try:
-        wrong = difference()
-        table_of(function, tuple(skip), ConfigTable)
+        table_of(function, tuple(passed), ConfigTable)
     except Exception as error:  # The user's annotations may raise anything.
-        wrong = wrong or f"its parameters cannot be read ({str(error).partition(chr(10))[0]})"
-    return wrong
+        return f"its parameters cannot be read ({str(error).partition(chr(10))[0]})"
+    return ""
 
 
 def modules_of(names: Iterable[str]) -> list[ModuleType]:
