@@ -122,30 +122,14 @@ def experiment_for(data: str, file: str, label: str | None = None) -> str:
     Raises:
         InputError: there are no such data, they cannot be read, or no column can be the label.
     """
-    facts = _facts(data, label)
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("raysim.cli", package_path=""),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template("experiment.toml.j2").render(
-        facts=facts,
-        name=printable(data),
-        about=printable(facts.about),
-        file=word(printable(file)),
-        data=_toml(facts.data),
-        without=_toml({"without": list(facts.without)}),
-        doubtful=_toml({"# without": [*facts.without, *facts.identifiers]}),
-        dates=printable(listing(list(facts.dates))),
-        identifiers=printable(listing(list(facts.identifiers))),
-        text=_toml({"column": facts.text}),
-        owner=_toml({"column": facts.owner}),
-        columns=[printable(each) for each in facts.columns],
-        encoded=_toml(facts.encoded),
-        codes=printable(listing(list(facts.codes))),
-        local_test=_toml({"local_test": facts.split}),
-    )
+    environment.filters |= {"toml": _toml, "listing": listing, "printable": printable, "word": word}
+    return environment.get_template("experiment.toml.j2").render(facts=_facts(data, label), name=data, file=file)
 
 
 def _toml(keys: Mapping[str, object]) -> str:

@@ -113,9 +113,11 @@ def run(experiment: str, out: Path | str | None, **options: Any) -> None:
     `raysim list recipes` lists the recipes.
     """
     with _uncollected():
-        from raysim.cli.early import check_gpus, check_run
+        from raysim.cli.early import check_run
+        from raysim.simulation.place import Place
 
-        check_gpus(check_run(experiment, out=out, **options), options["inline"], options["address"])
+        checked = check_run(experiment, out=out, **options)
+        Place(None, options["inline"], options["address"]).check_gpus(checked)
     with _shown() as (api, watching):
         done = api.run(experiment, out, **options, **watching)
     elsewhere = "" if out is None else " and another --out"

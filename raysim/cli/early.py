@@ -45,11 +45,6 @@ def check_run(
     return checked
 
 
-def check_gpus(experiment: Experiment, inline: bool, address: str | None) -> None:
-    """Raise InputError if a run would start actors with GPUs on this machine, which has none."""
-    Place(None, inline, address).check_gpus(experiment)
-
-
 def check_study(file: str, changes: Iterable[str]) -> None:
     """Check a study file; the folder of a study is checked when it is read.
 

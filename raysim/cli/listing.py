@@ -18,12 +18,13 @@ from algorithms.training.loss import LOSSES
 from algorithms.training.optimiser_names import OPTIMISERS
 from partitioning.common.paths import read_text
 from partitioning.schemes.registry import parameters
-from raysim.common.errors import InputError, one_input_error, unknown
+from raysim.common.errors import InputError, unknown
 from raysim.config.algorithm import AlgorithmTable, algorithms_of
 from raysim.config.check import ConfigTable
 from raysim.config.own import FORM, MODEL_FORM, PARTS
+from raysim.config.ranges import Construction
 from raysim.config.read import recipes
-from raysim.config.reference import arguments
+from raysim.config.reference import arguments, summary
 from raysim.config.sampling import OortTable
 from raysim.data.catalogue import DATASET_FORMS, DATASETS
 from raysim.measures.metrics import METRICS, Metric
@@ -42,13 +43,13 @@ def _reproductions() -> dict[str, str]:
 
 
 def _metric(metric: Metric) -> str:
-    text = (_first_line(metric.value) or _first_line(metric.sums)).removeprefix("Return ").removeprefix("the ")
+    text = (summary(metric.value) or summary(metric.sums)).removeprefix("Return ").removeprefix("the ")
     text = text.partition(", [n")[0].rstrip(".")
     return f"{text[:1].upper()}{text[1:]}; labels: {', '.join(metric.labels)}"
 
 
 def _first_lines(things: Mapping[str, object], own: str = "", text: str = "") -> dict[str, str]:
-    return {name: _first_line(thing) for name, thing in things.items()} | ({own: text} if own else {})
+    return {name: summary(thing) for name, thing in things.items()} | ({own: text} if own else {})
 
 
 OWN = "your own, from the file's folder or the working directory:"
@@ -164,17 +165,13 @@ def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
 def _refused_keys(algorithm: str) -> list[str]:
     parameters = inspect.signature(ALGORITHMS[algorithm]).parameters
     own = {key: value for key, value in PERMISSIVE.items() if key in parameters}
-    return [key for key, keys in TRIES.items() if not _takes(algorithm, {**keys, **own})]
 
+    def build(keys: Mapping[str, Any]) -> None:
+        (table,) = algorithms_of({"algorithm": {"name": algorithm, **keys, **own}})
+        check_virtual_time(table.compose(), DrawnDevices())
 
-def _takes(algorithm: str, keys: Mapping[str, Any]) -> bool:
-    try:
-        with one_input_error():
-            (table,) = algorithms_of({"algorithm": {"name": algorithm, **keys}})
-            check_virtual_time(table.compose(), DrawnDevices())
-    except InputError:
-        return False
-    return True
+    construction = Construction(build)
+    return [key for key, keys in TRIES.items() if not construction.builds(keys)]
 
 
 def recipe(name: str) -> str:
@@ -217,10 +214,6 @@ def _table_keys(table: type[ConfigTable], keys: Sequence[str], above: str = "") 
 
 def _default(value: object) -> str:
     return "" if value in (None, inspect.Parameter.empty) else f" = {json.dumps(value, default=str)}"
-
-
-def _first_line(thing: object) -> str:
-    return (inspect.getdoc(thing) or "").partition("\n")[0]
 
 
 def _title(path: Path) -> str:

@@ -49,7 +49,9 @@ def results_table(
     """
     cells = _cells(results, walls, metrics)
     names = [result.name for result in results]
-    for table in (_by_algorithm(names, cells), _by_number(names, cells)):
+    by_algorithm = _grid("algorithm", list(cells), list(zip(names, *cells.values(), strict=True)))
+    by_number = _grid("", names, [(heading, *row) for heading, row in cells.items()])
+    for table in (by_algorithm, by_number):
         if width is None or Console(width=10_000).measure(table).maximum <= width:
             return table
     return _listed(names, cells)
@@ -89,23 +91,14 @@ def _columns(results: Sequence[Result], metrics: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(name for end in ends for name in known if name.endswith(end)))
 
 
-def _by_algorithm(names: Sequence[str], cells: Cells) -> Table:
+def _grid(corner: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table of numbers, whose first column has the names of the rows."""
     table = Table()
-    table.add_column("algorithm", no_wrap=True)
-    for heading in cells:
+    table.add_column(corner, no_wrap=True)
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
-    for name, *row in zip(names, *cells.values(), strict=True):
-        table.add_row(name, *row)
-    return table
-
-
-def _by_number(names: Sequence[str], cells: Cells) -> Table:
-    table = Table()
-    table.add_column("")
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
-    for heading, row in cells.items():
-        table.add_row(heading, *row)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

@@ -3,7 +3,7 @@
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -92,12 +92,10 @@ def check_model_folder(key: str, folder: Path) -> None:
             something that is no file.
     """
     check_files(key, folder)
-    for index in sorted(folder.rglob("*.index.json")):
-        for name in _strings(_parsed(json.loads, index).get("weight_map")):
-            _check_inside(key, index, name)
-    if (config := folder / "config.json").is_file():
-        for name in _strings(_parsed(json.loads, config).get("transformers_weights")):
-            _check_inside(key, config, name)
+    indexes = [(index, "weight_map") for index in sorted(folder.rglob("*.index.json"))]
+    for file, names in (*indexes, (folder / "config.json", "transformers_weights")):
+        for name in _texts(_parsed(json.loads, file).get(names)):
+            _check_inside(key, file, name)
     if (adapter := folder / "adapter_config.json").exists():
         raise InputError(
             f"{key} = {str(folder)!r} has {adapter.name}, an adapter of a model elsewhere: must have all weights; "
@@ -125,13 +123,12 @@ def check_data_folder(key: str, folder: Path) -> None:
         return yaml.safe_load(found[2]) if found else None
 
     for name, parse in (("README.md", card), (".huggingface.yaml", yaml.safe_load)):
-        if (file := folder / name).is_file():
-            for path in _paths(_parsed(parse, file)):
-                _check_inside(key, file, path)
+        for path in _texts(_parsed(parse, folder / name), PATH_KEYS):
+            _check_inside(key, folder / name, path)
 
 
 def _parsed(parse: Any, file: Path) -> Any:
-    """Return the mapping in a file; empty if there is none, because the library refuses such a file itself."""
+    """Return the mapping in a file; empty without one, or without the file: the library itself refuses a wrong file."""
     try:
         found = parse(read_bytes(file).decode("utf-8-sig", errors="replace"))
     except Exception:  # a parser may raise anything
@@ -139,29 +136,17 @@ def _parsed(parse: Any, file: Path) -> Any:
     return found if isinstance(found, dict) else {}
 
 
-def _paths(description: Any) -> Iterator[str]:
-    """Yield the paths of a description, however deep they are."""
-    waiting = [description]
+def _texts(value: Any, below: Collection[str] | None = None) -> Iterator[str]:
+    """Yield the texts in a value, however deep they are; with `below`, only those under one of these keys."""
+    waiting = [(value, below is None)]
     while waiting:
-        item = waiting.pop()
-        if isinstance(item, dict):
-            for key, value in item.items():
-                if key in PATH_KEYS:
-                    yield from _strings(value)
-                else:
-                    waiting.append(value)
-        elif isinstance(item, list):
-            waiting.extend(item)
-
-
-def _strings(value: Any) -> Iterator[str]:
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, str):
+        item, is_wanted = waiting.pop()
+        if isinstance(item, str) and is_wanted:
             yield item
-        elif isinstance(item, dict | list):
-            waiting.extend(item.values() if isinstance(item, dict) else item)
+        elif isinstance(item, dict):
+            waiting += [(inner, is_wanted or key in (below or ())) for key, inner in item.items()]
+        elif isinstance(item, list):
+            waiting += [(inner, is_wanted) for inner in item]
 
 
 def _check_inside(key: str, file: Path, name: str) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import partial
 from inspect import signature
-from types import ModuleType
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -28,7 +27,7 @@ from raysim.config.edges import EdgesTable
 from raysim.config.model import ModelTable, model_of
 from raysim.config.options import OptionTable, Tell, option_tables, options_of
 from raysim.config.privacy import PrivacyTable
-from raysim.config.read import short_name
+from raysim.config.read import algorithm_tables, short_name
 from raysim.config.sampling import OortTable, cohort_rule
 from raysim.config.topology import TopologyTable
 from raysim.config.uplink import DownlinkTable, UplinkTable
@@ -137,7 +136,7 @@ class AlgorithmTable(ConfigTable):
         except (InputError, KeyboardInterrupt):
             raise
         except BaseException as error:  # The user's code may raise anything.
-            if text := own.describe_error(error, self.own_code):
+            if text := own.describe_error(error, own.modules_of(self.named)):
                 raise InputError(f"algorithm.name = {self.name!r}: must be composed, and raised {text}") from error
             raise
         if not isinstance(algorithm, Algorithm):
@@ -159,11 +158,6 @@ class AlgorithmTable(ConfigTable):
         rate = 1.0 if self.fraction is None else self.fraction
         found = {name: table.solved(rate, rounds, tell) for name, table in options_of(self).items()}
         return self.model_copy(update=found)
-
-    @property
-    def own_code(self) -> list[ModuleType]:
-        """The user's modules behind the algorithm, its server rule and its own model."""
-        return own.modules_of(self.named)
 
     @property
     def named(self) -> list[str]:
@@ -240,8 +234,7 @@ def algorithms_of(raw: Mapping[str, Any]) -> tuple[AlgorithmTable, ...]:
     Raises:
         InputError: see `checked`; also an unknown algorithm or rule, and parts that contradict each other.
     """
-    tables = raw.get("algorithm", {})
-    tables = tables if isinstance(tables, list) else [tables]
+    tables = algorithm_tables(raw)
     if not tables or not all(isinstance(table, dict) for table in tables):
         raise InputError(f"algorithm = {tables!r}: must be a table; write [algorithm] and its keys below")
     found: list[AlgorithmTable] = []
@@ -288,7 +281,7 @@ def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable
     special = {key: part({key: raw.pop(key, {})}, key) for key in INNER}
 
     def own_keys() -> AlgorithmTable:
-        table = table_of(_function(name), ("participation", "local", "server"), AlgorithmTable)
+        table = table_of(_function(name), own.PARTS, AlgorithmTable)
         return checked(table, raw, "algorithm", of=f"algorithm {name}")
 
     def server() -> ServerTable:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, get_args
 
 from algorithms.options.attack import Attack, AttackKind
-from raysim.common.errors import InputError, one_input_error
+from raysim.common.errors import InputError
 from raysim.config.check import ConfigTable, known
 from raysim.config.options import OptionTable
 
@@ -24,16 +24,9 @@ class AttackTable(OptionTable):
     scale: float | None = None
     """Factor of the attack; by default 1, and for `little-is-enough` the paper's z by the sizes of the cohort."""
 
-    @classmethod
-    def over(cls, where: str, common: Mapping[str, Any], special: Mapping[str, Any]) -> Self:
-        table = super().over(where, common, special)
-        table.option()
-        return table
-
     def option(self, algorithm: Any = None, labels: Any = None) -> Attack:
         known("attack.kind", self.kind, dict.fromkeys(get_args(AttackKind)))
-        with one_input_error():
-            attack = Attack(**self.beyond(ConfigTable))
+        attack = Attack(**self.beyond(ConfigTable))
         if labels is None or labels.kind == "class":
             return attack if labels is None else replace(attack, classes=labels.outputs)
         if self.kind == "label-flip":

@@ -58,9 +58,11 @@ def check_values(raw: Mapping[str, Any]) -> None:
         if isinstance(value, Mapping | list | tuple):
             if depth > DEEPEST:
                 raise InputError(f"{path} is nested more than {DEEPEST} deep: must be flatter; correct it")
-            _check_keys(path, value)
             entries = value.items() if isinstance(value, Mapping) else ((None, each) for each in value)
             waiting += [(_below(path, key), inner, depth + 1) for key, inner in entries]
+            # Keys come last, to be checked first: the paths of the values contain them.
+            keys = value if isinstance(value, Mapping) else ()
+            waiting += [(f"a key of {path or 'the file'}", key, 0) for key in keys if isinstance(key, str)]
         elif not (isinstance(value, PLAIN) or callable(value)):
             remedy = "only data.dataset and data.test take data in memory"
             if any(f".{key}." in f".{path}." for key in ("data.dataset", "data.test")):
@@ -73,12 +75,6 @@ def check_values(raw: Mapping[str, Any]) -> None:
             raise InputError(f"{path} is a whole number of {value.bit_length()} bits: must fit 64 bits; correct it")
         elif isinstance(value, str) and (fault := _fault(value)):
             raise InputError(f"{path} {fault}: must be a text in UTF-8; correct it")
-
-
-def _check_keys(path: str, value: Any) -> None:
-    for key in value if isinstance(value, Mapping) else ():
-        if isinstance(key, str) and (fault := _fault(key)):
-            raise InputError(f"a key of {path or 'the file'} {fault}: must be a text in UTF-8; correct it")
 
 
 def _below(path: str, key: object) -> str:

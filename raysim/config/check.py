@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from datetime import date, time
 from functools import cache, partial
 from types import SimpleNamespace
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, create_model
 from pydantic_core import CoreSchema, PydanticUndefined
@@ -85,6 +85,13 @@ def distinct(names: Names) -> Names:
     if len(set(names)) < len(names):
         raise ValueError("should name each only once")
     return names
+
+
+def table_in(annotation: Any) -> type[ConfigTable] | None:
+    """Return the table of keys in a type such as `tuple[Table, ...]` or `Table | None`; None if there is none."""
+    if inspect.isclass(annotation) and issubclass(annotation, ConfigTable):
+        return annotation
+    return next((table for inner in get_args(annotation) if (table := table_in(inner))), None)
 
 
 def table_of(function: Callable[..., Any], skip: tuple[str, ...], base: type[T]) -> type[T]:
@@ -190,8 +197,8 @@ def _explained(findings: Sequence[Any], where: str, model: type[ConfigTable]) ->
     for finding in findings:
         found.setdefault(str(finding["loc"][0]), []).append(finding)
     for key, own in found.items():
-        inner = model.model_fields[key].annotation if key in model.model_fields else None
-        if inspect.isclass(inner) and issubclass(inner, ConfigTable) and len(own[0]["loc"]) > 1:
+        inner = table_in(model.model_fields[key].annotation) if key in model.model_fields else None
+        if inner is not None and len(own[0]["loc"]) > 1:
             yield from _explained([{**each, "loc": each["loc"][1:]} for each in own], _path(where, key), inner)
         elif own[0]["type"] == "extra_forbidden":
             yield UnknownKeyError(where, key, list(model.model_fields))
@@ -224,6 +231,11 @@ def _plain(message: str) -> str:
 
 def _path(where: str, key: str) -> str:
     return f"{where}.{key}" if where else key
+
+
+def changed_keys(table: ConfigTable) -> list[str]:
+    """Return the keys with another value than their default."""
+    return [key for key, field in type(table).model_fields.items() if getattr(table, key) != field.default]
 
 
 def part(raw: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, PrivateAttr
 from partitioning.common.paths import absolute
 from raysim.common.errors import InputError
 from raysim.config import own
-from raysim.config.check import ConfigTable, checked, distinct, part
+from raysim.config.check import ConfigTable, changed_keys, checked, distinct, part
 
 if TYPE_CHECKING:  # It imports pyarrow, which a refusal of the file does not need.
     from raysim.data.columns import ColumnRules
@@ -260,8 +260,9 @@ def data_of(raw: Mapping[str, Any]) -> DataTable:
     if (data.dataset is None) == (data.population is None):
         both = (data.dataset, data.population)
         raise InputError(f"data.dataset, data.population = {both}: must be exactly one of them; set data.dataset")
-    making = ("root", "label", "text", "test", "shifts", "per_domain")
-    unused = [key for key in making if raw.get(key)]
+    changed = changed_keys(data)
+    making = ("root", "label", "text", "test", "shifts", "per_domain", *ROW_KEYS)
+    unused = [key for key in making if key in changed and raw.get(key)]
     if data.population is None and data.fold is not None:
         raise InputError(f"data.fold = {data.fold}: must stand with data.population; set partition.fold instead")
     if data.validation is not None and data.fold is None:
@@ -301,12 +302,6 @@ def _columns_of(raw: Mapping[str, Any]) -> ColumnsTable:
 
 
 def _check_preparation(data: DataTable) -> None:
-    changed = [key for key in PREPARATION if getattr(data, key) != DataTable.model_fields[key].default]
-    for key in ROW_KEYS if data.population is not None else ():
-        if key in changed:
-            raise InputError(
-                f"data.{key} with data.population: must be left out, because the clients already exist; remove it"
-            )
     if data.own_changes and data.appends:
         raise InputError(
             f'data.augment = {list(data.augment)} with "append": must be without an augmentation of your own, because '
@@ -322,6 +317,7 @@ def _check_preparation(data: DataTable) -> None:
             'data.crop_size with data.augment = "append": must be left out, because a copy keeps its image\'s size; '
             "remove it"
         )
+    changed = changed_keys(data)
     for key, names in STRENGTHS.items():
         if key in changed and not set(names) & set(data.augment):
             raise InputError(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from algorithms.hierfavg import Edges, EdgesBy
-from raysim.common.errors import InputError, one_input_error
+from raysim.common.errors import InputError
 from raysim.config.check import ConfigTable
 from raysim.config.options import OptionTable
 
@@ -30,15 +30,8 @@ class EdgesTable(OptionTable):
     latency: float = Edges.latency
     """Further seconds of each message between an edge and the cloud. Needs `[devices]`."""
 
-    @classmethod
-    def over(cls, where: str, common: Mapping[str, Any], special: Mapping[str, Any]) -> Self:
-        table = super().over(where, common, special)
-        table.option()
-        return table
-
     def option(self, algorithm: Any = None, labels: Any = None) -> Edges:
-        with one_input_error():
-            return Edges(**self.beyond(ConfigTable))
+        return Edges(**self.beyond(ConfigTable))
 
     def check(self, experiment: Any) -> None:
         given = [name for name in ("down", "up", "latency") if getattr(self, name)]

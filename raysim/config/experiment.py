@@ -19,10 +19,10 @@ from raysim.common.errors import InputError, every, one_input_error
 from raysim.common.names import check_names
 from raysim.common.secrets import without_secrets
 from raysim.config import own
-from raysim.config.algorithm import INNER, AlgorithmTable, ServerTable, algorithms_of, local_table
+from raysim.config.algorithm import INNER, AlgorithmTable, algorithms_of, local_table
 from raysim.config.attack import AttackTable
 from raysim.config.bounds import check_values
-from raysim.config.check import ConfigTable, checked, flat, part
+from raysim.config.check import ConfigTable, checked, flat, part, table_in
 from raysim.config.data import DataTable, data_of
 from raysim.config.hints import hinted
 from raysim.config.model import ModelTable, model_of
@@ -253,22 +253,11 @@ def _check_without_devices(name: str, algorithm: Algorithm) -> None:
 
 def _tables() -> dict[str, type[ConfigTable]]:
     """Return the models of a file's tables by name, without the keys of a named algorithm, model or rule."""
-    return {
-        "": TopLevelKeys,
-        "data": DataTable,
-        "partition": PartitionTable,
-        "model": ModelTable,
-        "algorithm": AlgorithmTable,
-        "local": local_table("cross-entropy"),
-        "server": ServerTable,
-        **option_tables(AlgorithmTable),
-        "fleet": FleetTable,
-        "evaluate": EvaluateTable,
-        "devices": DevicesTable,
-        **option_tables(Experiment),
-        "checkpoint": CheckpointTable,
-        "watch": WatchTable,
-    }
+    # Of two keys with one name, hints prefer the earlier: tables inside `[algorithm]` follow it at once.
+    names = [*("data", "partition", "model", "algorithm", *INNER), *Experiment.model_fields]
+    fields = {**AlgorithmTable.model_fields, **Experiment.model_fields}
+    tables = {name: table for name in names if (table := table_in(fields[name].annotation))}
+    return {"": TopLevelKeys, **tables, "local": local_table("cross-entropy")}
 
 
 def _partition(raw: Mapping[str, Any]) -> PartitionTable | None:

@@ -20,7 +20,7 @@ from partitioning.schemes.registry import parameters
 from raysim.common.errors import InputError, MistakesError, UnknownError, each_error
 from raysim.config import own
 from raysim.config.check import ConfigTable, UnknownKeyError
-from raysim.config.read import short_name
+from raysim.config.read import algorithm_tables, short_name
 from raysim.data.catalogue import DATASETS
 from raysim.models.build import MODELS
 
@@ -90,7 +90,8 @@ def hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type[
 
 def _hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type[ConfigTable]]) -> InputError:
     if isinstance(error, UnknownKeyError):
-        algorithms = _algorithms(raw)
+        given = [table for table in algorithm_tables(raw) if isinstance(table, dict)]
+        algorithms = [str(table.get("name", "fedavg")) for table in given]
         question = _nearest_key(error, [*map(short_name, algorithms)], [*_known(tables), *_of_own(algorithms)])
         return UnknownKeyError(error.where, error.name, error.allowed, error.of, question)
     if isinstance(error, UnknownError):
@@ -173,10 +174,3 @@ def _of_own(algorithms: Collection[str]) -> Iterator[_Key]:
 def _chains(tables: Mapping[str, type[ConfigTable]]) -> list[str]:
     """Return the keys of chains of stages."""
     return [f"{name}.chain" for name, table in tables.items() if "chain" in table.model_fields]
-
-
-def _algorithms(raw: Mapping[str, Any]) -> list[str]:
-    """Return the names of the file's algorithms."""
-    given = raw.get("algorithm", {})
-    tables = given if isinstance(given, list) else [given]
-    return [str(table.get("name", "fedavg")) for table in tables if isinstance(table, dict)]

@@ -26,8 +26,6 @@ def kind(annotation: Any, metadata: Iterable[Any] = (), tests: Sequence[Accepts]
         tests: functions that accept values of the key, for numbers whose bounds the type does not know.
     """
     origin, inner = get_origin(annotation), get_args(annotation)
-    if isinstance(annotation, FieldInfo):
-        return kind(annotation.annotation, annotation.metadata, tests)
     if origin is Annotated:
         bounds = [each for one in inner[1:] for each in (one.metadata if isinstance(one, FieldInfo) else [one])]
         return kind(inner[0], [*bounds, *metadata], tests)
@@ -80,13 +78,6 @@ def shown(default: Any) -> str:
     if isinstance(default, ConfigTable):
         return "{}"
     return json.dumps(default, default=str)
-
-
-def table_in(annotation: Any) -> type[ConfigTable] | None:
-    """Return the table of keys in a type such as `tuple[Table, ...]` or `Table | None`; None if there is none."""
-    if inspect.isclass(annotation) and issubclass(annotation, ConfigTable):
-        return annotation
-    return next((table for inner in get_args(annotation) if (table := table_in(inner))), None)
 
 
 def choices(annotation: Any) -> Iterator[Any]:

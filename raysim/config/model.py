@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from inspect import signature
-from types import ModuleType
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
@@ -71,11 +70,6 @@ class ModelTable(ConfigTable):
         """The user's own class or function; None for a model of raysim's."""
         return own.resolve("model.name", self.name, MODELS) if ":" in self.name else None
 
-    @property
-    def own_code(self) -> list[ModuleType]:
-        """The user's modules behind the model; empty for a model of raysim's."""
-        return own.modules_of([self.name])
-
 
 def model_of(raw: Mapping[str, Any]) -> ModelTable:
     """Check and resolve the table.
@@ -87,9 +81,8 @@ def model_of(raw: Mapping[str, Any]) -> ModelTable:
     found = own.resolve("model.name", name, MODELS)
     model = found if isinstance(found, ModelBuilder) else ModelBuilder(found)
     if ":" in name:
-        keys = {key: model.signature[key] for key in model.parameters}
         taken = {*dir(ModelTable), *ModelTable.model_fields, *signature(build).parameters}
-        own.check_model(name, model.build, keys, taken)
+        own.check_model(name, model.build, model.parameters, taken)
     given = tuple(key for key in signature(model.build).parameters if key not in model.parameters)
     table = checked(table_of(model.build, given, ModelTable), raw, "model", of=f"model {name}")
     changes: dict[str, Any] = {} if table.norm is not None or model.norm is None else {"norm": model.norm}

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 from algorithms import Option
+from raysim.common.errors import one_input_error
 from raysim.config.check import ConfigTable, checked
+from raysim.config.read import excluded
 from raysim.measures.selection import Selection
 
 if TYPE_CHECKING:  # It imports torch.
@@ -28,7 +30,13 @@ class OptionTable(ConfigTable):
     @classmethod
     def over(cls, where: str, common: Mapping[str, Any], special: Mapping[str, Any]) -> Self:
         """Check an algorithm's own table over the common one; `where` is its name."""
-        return checked(cls, {**common, **special}, where)
+        # An algorithm's own key replaces a common one that it excludes.
+        replaced = {other for key in special for other in excluded(key)}
+        kept = {key: value for key, value in common.items() if key not in replaced}
+        table = checked(cls, {**kept, **special}, where)
+        with one_input_error():
+            table.option()
+        return table
 
     def option(self, algorithm: Any = None, labels: Any = None) -> Option | None:
         """Return the option as a value; None if it changes nothing.

@@ -9,7 +9,8 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import deepcopy
 from functools import cache
 from importlib.machinery import PathFinder
 from inspect import Parameter, signature
@@ -21,6 +22,7 @@ from typing import Any
 from partitioning.common.paths import absolute
 from raysim.common.errors import InputError, unknown
 from raysim.config.check import ConfigTable, table_of
+from raysim.config.read import algorithm_tables
 
 FORM = "def mine(participation, local, server=Assign(), *, own_key: float = 0.1) -> Algorithm"
 """Shape of an algorithm's function; its keyword parameters are keys of `[algorithm]`."""
@@ -54,62 +56,48 @@ def load_own_code(raw: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, 
     Raises:
         InputError: no such module, or it cannot be imported.
     """
-    whole = dict(raw)
+    whole = deepcopy(dict(raw))
     if isinstance(given := whole.get("modules"), list | tuple):
         folders = [*(absolute("modules", str(each)) for each in given), *folders]
-
-    def with_names(table: dict[str, Any]) -> dict[str, Any]:
-        loaded = dict(table)
-        for section, key in NAMING_KEYS:
-            if isinstance(inner := loaded.get(section), dict):
-                loaded[section] = _named(inner, section, key, folders)
-        for section in CHAINS:
-            if chain := _stages(loaded, section):
-                named = [_named(stage, f"{section}.chain", "name", folders) for stage in chain]
-                loaded[section] = {**loaded[section], "chain": named}
-        return loaded
-
-    whole = with_names(whole)
-    for section, key in LISTING_KEYS:
-        if isinstance(table := whole.get(section), dict) and (given := table.get(key)) is not None:
-            listed = isinstance(given, list | tuple)
-            names = [_named({key: each}, section, key, folders)[key] for each in (given if listed else [given])]
-            whole[section] = {**table, key: names if listed else names[0]}
-    if "algorithm" in whole and all(isinstance(table, dict) for table in _algorithm_tables(whole)):
-        named = _algorithm_tables(whole)
-        for key in ALGORITHM_KEYS:
-            named = [_named(table, "algorithm", key, folders) for table in named]
-        named = [with_names(table) for table in named]
-        whole["algorithm"] = named if isinstance(whole["algorithm"], list) else named[0]
+    for path, table, key in _places(whole):
+        table[key] = _named(path, table[key], folders)
     return whole
 
 
-def _stages(table: Mapping[str, Any], section: str) -> list[Mapping[str, Any]]:
-    """Return the stages of a table with a key `chain`; none if the table is wrong, which is refused later."""
-    inner = table.get(section)
-    chain = inner.get("chain") if isinstance(inner, dict) else None
-    return chain if isinstance(chain, list) and all(isinstance(stage, dict) for stage in chain) else []
+def names_in(raw: Mapping[str, Any]) -> list[str]:
+    """Return all names in an experiment's tables that may be the user's own."""
+    values = [table[key] for _, table, key in _places(raw)]
+    names = [name for value in values for name in (value if isinstance(value, list) else [value])]
+    return [name for name in names if isinstance(name, str)]
 
 
-def _algorithm_tables(raw: Mapping[str, Any]) -> list[Any]:
-    tables = raw.get("algorithm", {})
-    return tables if isinstance(tables, list) else [tables]
+def _places(raw: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield the path of each key that may name the user's own code, its table, and the key itself."""
+    tables = [table for table in algorithm_tables(raw) if isinstance(table, dict)]
+    found: list[tuple[str, Any, str]] = [("algorithm", table, key) for table in tables for key in ALGORITHM_KEYS]
+    for outer in (raw, *tables):
+        found += [(section, outer.get(section), key) for section, key in NAMING_KEYS]
+        for section in CHAINS:
+            inner = outer.get(section)
+            chain = inner.get("chain") if isinstance(inner, dict) else None
+            found += [(f"{section}.chain", stage, "name") for stage in (chain if isinstance(chain, list) else ())]
+    found += [(section, raw.get(section), key) for section, key in LISTING_KEYS]
+    for section, table, key in found:
+        if isinstance(table, dict) and key in table:
+            yield f"{section}.{key}", table, key
 
 
-@contextmanager
-def secluded(*names: str) -> Iterator[None]:
+def secluded(*names: str) -> AbstractContextManager[None]:
     """Seed the default generators while a user's own code is imported or makes an object, and restore them.
 
     Args:
         names: names in the file; without one of the user's own nothing happens.
     """
     if not any(":" in name for name in names):
-        yield
-        return
+        return nullcontext()
     from algorithms.training.forked import forked  # late, because it imports torch
 
-    with forked(0):
-        yield
+    return forked(0)
 
 
 def resolve(key: str, name: object, table: Mapping[str, Any]) -> Any:
@@ -185,8 +173,7 @@ def check_rule(name: str, rule: Any) -> None:
             f"server.rule = {name!r}: must be a class whose instances take (model, mean, total, memory, layout), as "
             "algorithms.Assign does; name one"
         )
-    keys = signature(rule).parameters.values()
-    if wrong := _fault(lambda: _key_fault(keys, ("rule", "aggregate"), "is a key of every rule"), rule, ()):
+    if wrong := _key_fault(rule, (), ("rule", "aggregate"), "is a key of every rule"):
         raise InputError(f"server.rule = {name!r}: must have parameters that can be keys, and {wrong}; change it")
 
 
@@ -201,60 +188,58 @@ def check_shape(name: str, function: Callable[..., Any], taken: Collection[str])
     Raises:
         InputError: the parameters have another shape, or one of them is taken.
     """
-
-    def difference() -> str:
-        parameters = signature(function).parameters
-        keys = [each for each in parameters.values() if each.name not in PARTS]
-        if tuple(parameters)[:3] != PARTS or parameters["server"].default is Parameter.empty:
-            return "its first parameters are others"
-        if loose := [each.name for each in keys if each.kind is not Parameter.KEYWORD_ONLY]:
-            return f"{loose[0]} is not keyword-only"
-        return _key_fault(keys, taken, "is a key of every algorithm")
-
-    if wrong := _fault(difference, function, PARTS):
+    parameters = signature(function).parameters
+    if tuple(parameters)[:3] != PARTS or parameters["server"].default is Parameter.empty:
+        wrong = "its first parameters are others"
+    elif loose := [key for key, each in parameters.items() if key not in PARTS and each.kind is not each.KEYWORD_ONLY]:
+        wrong = f"{loose[0]} is not keyword-only"
+    else:
+        wrong = _key_fault(function, PARTS, taken, "is a key of every algorithm")
+    if wrong:
         raise InputError(f"algorithm.name = {name!r}: must be of the shape `{FORM}`, and {wrong}; change the function")
 
 
-def check_model(name: str, model: Callable[..., Any], own: Mapping[str, Parameter], taken: Collection[str]) -> None:
+def check_model(name: str, model: Callable[..., Any], own: Collection[str], taken: Collection[str]) -> None:
     """Check that the parameters of a class or function can be keys of `[model]`.
 
     Args:
         name: name in the file.
         model: class or function of that name.
-        own: parameters to become keys.
+        own: names of the parameters to become keys.
         taken: keys of every model.
 
     Raises:
         InputError: one of the parameters cannot be a key.
     """
-
-    def difference() -> str:
-        if positional := [each.name for each in own.values() if each.kind is Parameter.POSITIONAL_ONLY]:
-            return f"{positional[0]} is positional-only"
-        return _key_fault(own.values(), taken, "is taken: every model has it")
-
-    passed = [each for each in signature(model).parameters if each not in own]
-    if wrong := _fault(difference, model, passed):
+    parameters = signature(model).parameters
+    if positional := [key for key in own if parameters[key].kind is Parameter.POSITIONAL_ONLY]:
+        wrong = f"{positional[0]} is positional-only"
+    else:
+        passed = [key for key in parameters if key not in own]
+        wrong = _key_fault(model, passed, taken, "is taken: every model has it")
+    if wrong:
         raise InputError(f"model.name = {name!r}: must be of the shape `{MODEL_FORM}`, and {wrong}; change it")
 
 
-def _key_fault(keys: Collection[Parameter], taken: Collection[str], clash: str) -> str:
-    if bare := [each.name for each in keys if each.annotation is Parameter.empty]:
+def _key_fault(function: Callable[..., Any], passed: Collection[str], taken: Collection[str], clash: str) -> str:
+    """Return the reason why parameters cannot be keys, "" if they can.
+
+    Args:
+        function: function or class with the parameters.
+        passed: parameters that raysim passes.
+        taken: names that no key may have.
+        clash: reason against such a name.
+    """
+    keys = {key: each for key, each in signature(function).parameters.items() if key not in passed}
+    if bare := [key for key, each in keys.items() if each.annotation is Parameter.empty]:
         return f"{bare[0]} has no annotation"
-    if double := [each.name for each in keys if each.name in taken]:
+    if double := [key for key in keys if key in taken]:
         return f"{double[0]} {clash}"
-    return ""
-
-
-def _fault(difference: Callable[[], str], function: Callable[..., Any], skip: Collection[str]) -> str:
-    """Return the reason why parameters cannot be keys, "" if they can; `skip` are parameters that raysim passes."""
-    wrong = ""
     try:
-        wrong = difference()
-        table_of(function, tuple(skip), ConfigTable)
+        table_of(function, tuple(passed), ConfigTable)
     except Exception as error:  # The user's annotations may raise anything.
-        wrong = wrong or f"its parameters cannot be read ({str(error).partition(chr(10))[0]})"
-    return wrong
+        return f"its parameters cannot be read ({str(error).partition(chr(10))[0]})"
+    return ""
 
 
 def modules_of(names: Iterable[str]) -> list[ModuleType]:
@@ -283,19 +268,6 @@ def source_folders(names: Iterable[str]) -> list[str]:
 @cache
 def _package_folders() -> frozenset[Path]:
     return frozenset(Path(sysconfig.get_path(each)) for each in ("stdlib", "purelib", "platlib"))
-
-
-def names_in(raw: Mapping[str, Any]) -> list[str]:
-    """Return all names in an experiment's tables that may be the user's own."""
-    tables = [table for table in _algorithm_tables(raw) if isinstance(table, dict)]
-    found = [table.get(key) for table in tables for key in ALGORITHM_KEYS]
-    for section, key in NAMING_KEYS:
-        found += [inner.get(key) for table in (raw, *tables) if isinstance(inner := table.get(section), dict)]
-    found += [stage.get("name") for each in (raw, *tables) for key in CHAINS for stage in _stages(each, key)]
-    for section, key in LISTING_KEYS:
-        listed = table.get(key) if isinstance(table := raw.get(section), dict) else None
-        found += listed if isinstance(listed, list) else [listed]
-    return [name for name in found if isinstance(name, str)]
 
 
 def describe_error(error: BaseException, modules: Iterable[ModuleType]) -> str:
@@ -339,9 +311,10 @@ def _installed_folder(place: str) -> Path:
     return Path(place).resolve().parent
 
 
-def _named(table: Mapping[str, Any], where: str, what: str, folders: Sequence[Path]) -> dict[str, Any]:
-    """Import the function or class that a table names, and return the table with its name as text."""
-    thing, key = table.get(what), f"{where}.{what}"
+def _named(key: str, thing: Any, folders: Sequence[Path]) -> Any:
+    """Import the function or class that a key names, and return its name; any other value as it stands."""
+    if isinstance(thing, list | tuple):
+        return [_named(key, each, folders) for each in thing]
     if callable(thing):
         name = f"{thing.__module__}:{getattr(thing, '__qualname__', '<none>')}"
         if not isinstance(thing, type) and not hasattr(thing, "__qualname__"):
@@ -351,10 +324,10 @@ def _named(table: Mapping[str, Any], where: str, what: str, folders: Sequence[Pa
             )
         if "<" in name:
             raise InputError(f"{key} = {name!r}: must be defined at the top of a module; move it there")
-        return {**table, what: name}
+        return name
     if isinstance(thing, str) and ":" in thing:
         _load(key, thing, folders)
-    return dict(table)
+    return thing
 
 
 def _load(key: str, name: str, folders: Sequence[Path]) -> None:

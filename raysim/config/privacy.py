@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from pydantic import Field
 
 from algorithms import AdaptiveClip, Privacy
-from raysim.common.errors import InputError, one_input_error
-from raysim.config.check import ConfigTable, checked
+from raysim.common.errors import InputError
+from raysim.config.check import ConfigTable
 from raysim.config.options import OptionTable, Tell
 from raysim.measures.epsilon.accounting import Accountant, AccountantName, told_if_slow
 from raysim.measures.epsilon.outside_epsilon import covers
@@ -66,12 +66,7 @@ class PrivacyTable(OptionTable):
 
     @classmethod
     def over(cls, where: str, common: Mapping[str, Any], special: Mapping[str, Any]) -> Self:
-        # These two exclude each other, so an algorithm's own one replaces a common one.
-        ways = {"noise", "epsilon"}
-        kept = {key: value for key, value in common.items() if not (key in ways and special.keys() & ways)}
-        if isinstance(adaptive := {**kept, **special}.get("adaptive"), dict):
-            checked(AdaptiveTable, adaptive, "privacy.adaptive")
-        table = super().over(where, kept, special)
+        table = super().over(where, common, special)
         if (table.noise is None) == (table.epsilon is None):
             both = (table.noise, table.epsilon)
             raise InputError(f"privacy.noise, privacy.epsilon = {both}: must be one of them; remove the other")
@@ -80,8 +75,6 @@ class PrivacyTable(OptionTable):
                 f"privacy.noise = {table.noise:g} with privacy.accountant = 'pld': must be 0 or at least "
                 f"{LEAST_BY_PLD}, because its distributions would fill the memory; set privacy.accountant = 'rdp'"
             )
-        with one_input_error():
-            table.value()
         return table
 
     def value(self) -> Privacy:

@@ -6,9 +6,9 @@ found by trying values: first the round numbers that are usual bounds, and then 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, nextafter
 from typing import Any, TypeVar
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -152,32 +152,18 @@ def _end(
 
 def _bisected(outside: Number, inside: Number, accepts: Accepts) -> Number:
     """Return the last accepted number on the way from one inside to one outside."""
-    far, near = _place(outside), _place(inside)
-    while abs(far - near) > 1:
-        middle = (far + near) // 2
-        far, near = (far, middle) if accepts(_number(middle, inside)) else (middle, near)
-    return _number(near, inside)
+    while (middle := _middle(outside, inside)) not in (outside, inside):
+        outside, inside = (outside, middle) if accepts(middle) else (middle, inside)
+    return inside
+
+
+def _middle(one: Number, other: Number) -> Number:
+    return (one + other) // 2 if isinstance(one, int) else (one + other) / 2
 
 
 def _beside(value: Number, sign: int) -> Number:
     """Return the next number above or below."""
-    return _number(_place(value) + sign, value)
-
-
-def _place(value: float) -> int:
-    """Return the place of a number among all of its type in their order."""
-    if isinstance(value, int):
-        return value
-    bits: int = struct.unpack("<q", struct.pack("<d", value + 0.0))[0]
-    return bits if bits >= 0 else -(bits + 2**63)
-
-
-def _number(place: int, like: Number) -> Number:
-    if isinstance(like, int):
-        return place
-    bits = place if place >= 0 else -place - 2**63
-    found: Number = struct.unpack("<d", struct.pack("<q", bits))[0]
-    return found
+    return value + sign if isinstance(value, int) else nextafter(value, sign * inf)
 
 
 def _shown(value: float) -> str:

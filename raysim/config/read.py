@@ -167,17 +167,15 @@ def _assign(raw: dict[str, Any], change: Change) -> list[dict[str, Any]]:
             place.pop(keys[-1], None)
             continue
         # A new key replaces the keys that it excludes.
-        for several in EXCLUSIVE:
-            for other in several if keys[-1] in several else ():
-                place.pop(other, None)
+        for other in excluded(keys[-1]):
+            place.pop(other, None)
         place[keys[-1]] = deepcopy(change.value)
     return places
 
 
 def _refuse_overruled(raw: Mapping[str, Any], changes: Sequence[Change]) -> None:
     """Refuse a change of a common table that other changes overrule in the table of every algorithm."""
-    given = raw.get("algorithm", {})
-    algorithms = [table for table in (given if isinstance(given, list) else [given]) if isinstance(table, dict)]
+    algorithms = [table for table in algorithm_tables(raw) if isinstance(table, dict)]
     common = [(change, *leaf) for change in changes for leaf in _leaves(change) if leaf[0] != "algorithm"]
     for change, section, key in common:
         rivals = [[each for each in changes if _sets(each, algorithm, section, key)] for algorithm in algorithms]
@@ -203,8 +201,12 @@ def _sets(change: Change, algorithm: Mapping[str, Any], section: str, key: str) 
     path = path[1:] if path and path[0] in named else path
     value = reduce(lambda inner, each: {each: inner}, reversed(path), change.value)
     inner = value.get(section) if isinstance(value, dict) else None
-    rivals = {key}.union(*(several for several in EXCLUSIVE if key in several))
-    return isinstance(inner, dict) and not rivals.isdisjoint(inner)
+    return isinstance(inner, dict) and not {key, *excluded(key)}.isdisjoint(inner)
+
+
+def excluded(key: str) -> set[str]:
+    """Return the keys that a key excludes."""
+    return {other for several in EXCLUSIVE if key in several for other in several if other != key}
 
 
 def _all_tables(value: Any) -> Iterator[dict[str, Any]]:
@@ -228,6 +230,12 @@ def _called(name: str, tables: Sequence[dict[str, Any]], top: str) -> list[dict[
     """Return the tables of a name or, of algorithms, a label."""
     usual, labels = ("fedavg", "label") if top == "algorithm" else (None, "name")
     return [table for table in tables if name in (short_name(table.get("name", usual)), table.get(labels))]
+
+
+def algorithm_tables(raw: Mapping[str, Any]) -> list[Any]:
+    """Return the file's `[algorithm]` tables; a value that is no table, which is refused later, stays."""
+    tables = raw.get("algorithm", {})
+    return tables if isinstance(tables, list) else [tables]
 
 
 def algorithm_names(tables: Iterable[Mapping[str, Any]]) -> list[str]:

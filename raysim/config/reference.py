@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from types import MappingProxyType
@@ -12,26 +12,39 @@ from typing import Any
 
 from pydantic_core import PydanticUndefined
 
-import algorithms
-from algorithms import Compute, Local, Participation
+from algorithms import Compute, Local
 from algorithms.names import ALGORITHMS, SERVERS, STAGES
 from algorithms.options.aggregation import AGGREGATES
 from algorithms.training.loss import LOSSES, CrossEntropy
-from partitioning.schemes.registry import SCHEMES, parameters
-from raysim.config import constructions
-from raysim.config.algorithm import INNER, AlgorithmTable, ServerTable, local_table
-from raysim.config.check import ConfigTable, table_of
+from partitioning.schemes.registry import SCHEMES
+from raysim.config.algorithm import INNER, AlgorithmTable, ServerTable, algorithms_of, local_table
+from raysim.config.bounds import LARGEST_WHOLE
+from raysim.config.check import ConfigTable, checked, table_in, table_of
 from raysim.config.experiment import Experiment, TopLevelKeys
-from raysim.config.kinds import choices, kind, shown, table_in
+from raysim.config.kinds import choices, kind, shown
+from raysim.config.model import ModelTable, model_of
 from raysim.config.options import OptionTable, option_tables
+from raysim.config.own import PARTS
 from raysim.config.ranges import Construction
 from raysim.config.sampling import OortTable
-from raysim.config.tables import DevicesTable, PartitionTable, partition_table
-from raysim.models.build import MODELS
-from raysim.models.options import ModelOptions
+from raysim.config.tables import DevicesTable, PartitionTable, devices_of, partition_table
+from raysim.config.uplink import UplinkTable
+from raysim.models.build import BUILDER_ARGUMENTS, MODELS
 
-GIVEN = ("participation", "local", "server")
-"""Parameters of a named algorithm that other tables of the file set."""
+NEEDED: Mapping[str, Any] = {"alpha": 0.5, "byzantine": 0, "norm": 1.0, "std": 1.0, "share": 0.5, "levels": 1}
+"""Values of keys without a default, beside which the other keys are tried."""
+
+OF_ALGORITHM: Sequence[Mapping[str, Any]] = ({}, {"deadline": 1.0}, {"sampling": "poisson"})
+OF_LOCAL: Sequence[Mapping[str, Any]] = ({}, {"optimizer": "adam"}, {"lr_decay": 0.5})
+OF_MODEL: Sequence[Mapping[str, Any]] = (
+    {},
+    {"norm": "group"},
+    # The ends bound the start, and the start bounds the ends: as wide as they go.
+    {"norm": "batch-renorm", "renorm_start": 0, "renorm_r_end": LARGEST_WHOLE, "renorm_d_end": LARGEST_WHOLE},
+    {"init": "normal"},
+    {"train": "lora"},
+)
+"""Keys to try the others beside, because some are taken, or checked, only beside these."""
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -109,17 +122,12 @@ class Group:
 
 def groups() -> Iterator[Group]:
     """Yield the keys of every table of an experiment, in the order of the file."""
-    tables = {name: table for name, field in Experiment.model_fields.items() if (table := table_in(field.annotation))}
-    yield _group(TOP, TopLevelKeys, constructions.typed(TopLevelKeys), above="")
-    for name, table in tables.items():
+    yield group_of(TOP, TopLevelKeys, _typed(TopLevelKeys))
+    for name, field in Experiment.model_fields.items():
         if name == "algorithm":
             yield from _algorithm()
-        elif issubclass(table, OptionTable):
-            yield _group(name, table, constructions.option(table))
-        elif name not in TopLevelKeys.model_fields:
-            yield _group(name, table, _trial(table), _texts(name))
-            yield from _things(name)
-            yield from _inner(name, table)
+        elif (table := table_in(field.annotation)) is not None:
+            yield from _table(name, table)
 
 
 def is_bound(key: str, value: float) -> bool:
@@ -133,84 +141,130 @@ def _bounds(key: str) -> frozenset[float]:
     return frozenset(float(bound) for kind in kinds for bound in re.findall(r"[≥≤] (-?[\d.e-]+)(?![\d^])", kind))
 
 
-def _trial(table: type[ConfigTable]) -> Construction:
-    if table is DevicesTable:
-        return constructions.devices()
-    return constructions.model() if table is Experiment.model_fields["model"].annotation else constructions.typed(table)
-
-
-def _texts(table: str) -> Mapping[str, str]:
-    if table == "model":
-        return arguments(ModelOptions)
-    return arguments(algorithms.DrawnDevices) if table == "devices" else NOTHING
-
-
-def _inner(name: str, table: type[ConfigTable]) -> Iterator[Group]:
-    """Yield the tables inside a table."""
-    for key, field in table.model_fields.items():
-        inner = table_in(field.annotation)
-        if inner is not None and key != "chain":
-            if issubclass(table, OptionTable) and key in table.around:
-                yield _group(f"{name}.{key}", inner, constructions.inside(table, key))
-            else:
-                yield _group(f"{name}.{key}", inner, constructions.typed(inner))
-
-
-def _things(table: str) -> Iterator[Group]:
-    """Yield the keys that a scheme or a model adds to its table."""
-    if table == "partition":
-        for scheme, function in SCHEMES.items():
-            divided = partition_table(scheme)
-            texts = {name: each.text for name, each in parameters(scheme).items()}
-            yield _added(
-                "partition.scheme", scheme, function, divided, constructions.typed(divided), texts, PartitionTable
-            )
-    elif table == "model":
-        for name, model in MODELS.items():
-            given = tuple(key for key in inspect.signature(model.build).parameters if key not in model.parameters)
-            own = table_of(model.build, given, ConfigTable)
-            added = _added("model.name", name, model.build, own, constructions.of_model(name))
-            yield replace(added, summary=model.description)
-
-
 def _algorithm() -> Iterator[Group]:
     """Yield the tables of an algorithm: its own, `[local]`, `[server]` and those of its options."""
-    texts = arguments(Participation) | {"sampling": arguments(Participation)["by"]}
-    yield _group("algorithm", AlgorithmTable, constructions.common(), texts, (*INNER, "oort"))
-    yield _group("algorithm.oort", OortTable, constructions.oort())
+    yield group_of("algorithm", AlgorithmTable, _part("algorithm", {}, OF_ALGORITHM), skip=(*INNER, "oort"))
+    oort = Construction(lambda keys: algorithms_of({"algorithm": {"sampling": "oort", "oort": dict(keys)}}))
+    yield group_of("algorithm.oort", OortTable, oort)
     for name, function in ALGORITHMS.items():
-        own = table_of(function, GIVEN, ConfigTable)
-        named = [{key: each} for key, field in own.model_fields.items() for each in choices(field.annotation)]
-        yield _added("algorithm.name", name, function, own, constructions.of_algorithm(name, named))
+        own = table_of(function, PARTS, ConfigTable)
+        beside = [{}, *({key: each} for key, field in own.model_fields.items() for each in choices(field.annotation))]
+        # Shares are as many as levels, so a single one is tried with a single level.
+        beside += [{"levels": [1.0]}] if "shares" in own.model_fields else []
+        yield _added("algorithm.name", name, function, own, _part("algorithm", {"name": name}, beside))
     texts = arguments(Local) | arguments(Compute) | arguments(CrossEntropy)
-    yield _group("local", local_table("cross-entropy"), constructions.local("cross-entropy"), texts)
     for name, loss in LOSSES.items():
-        if loss is not CrossEntropy:
-            yield _added("local.loss", name, loss, table_of(loss, (), ConfigTable), constructions.local(name))
-    yield _group("server", ServerTable, constructions.typed(ServerTable))
-    for name, rule in SERVERS.items():
-        yield _added("server.rule", name, rule, table_of(rule, (), ConfigTable), constructions.server(name))
-    for name, aggregate in AGGREGATES.items():
-        own = table_of(aggregate, (), ConfigTable)
-        yield _added("server.aggregate", name, aggregate, own, constructions.aggregate(name))
-    for option, table in option_tables(AlgorithmTable).items():
-        yield _group(option, table, constructions.option(table))
-        if "chain" in table.model_fields:
-            for name, stage in STAGES.items():
-                own = table_of(stage, (), ConfigTable)
-                yield _added(f"{option}.chain", name, stage, own, constructions.stage(name, stage))
-        yield from _inner(option, table)
+        construction = _part("local", {"loss": name}, OF_LOCAL)
+        if loss is CrossEntropy:
+            yield group_of("local", local_table(name), construction, texts)
+        else:
+            yield _added("local.loss", name, loss, table_of(loss, (), ConfigTable), construction)
+    yield group_of("server", ServerTable, _typed(ServerTable))
+    kinds: Mapping[str, Mapping[str, Callable[..., Any]]] = {"rule": SERVERS, "aggregate": AGGREGATES}
+    for key, functions in kinds.items():
+        for name, rule in functions.items():
+            own = table_of(rule, (), ConfigTable)
+            method = "fedasync" if name == "weighted-mix" else "fedavg"  # It is for single arrivals.
+            construction = _part("server", {key: name, **_needed(own)}, method=method)
+            yield _added(f"server.{key}", name, rule, own, construction)
+    for name, table in option_tables(AlgorithmTable).items():
+        yield from _table(name, table)
 
 
-def _group(
+def _table(name: str, table: type[ConfigTable]) -> Iterator[Group]:
+    """Yield the keys of a table, those that a named thing adds to it, and those of the tables inside."""
+    yield group_of(name, table, _construction(table))
+    if table is PartitionTable:
+        for scheme, function in SCHEMES.items():
+            divided, common = partition_table(scheme), PartitionTable.model_fields
+            yield _added("partition.scheme", scheme, function, divided, _typed(divided), common)
+    elif table is ModelTable:
+        for model_name, model in MODELS.items():
+            own = table_of(model.build, BUILDER_ARGUMENTS, ConfigTable)
+            added = _added("model.name", model_name, model.build, own, _model({"name": model_name}))
+            yield replace(added, summary=model.description)
+    elif "chain" in table.model_fields:
+        for stage_name, stage in STAGES.items():
+            own = table_of(stage, (), ConfigTable)
+            yield _added(f"{name}.chain", stage_name, stage, own, _stage({"name": stage_name, **_needed(own)}))
+    for key, field in table.model_fields.items():
+        if (inner := table_in(field.annotation)) is not None and key != "chain":
+            yield group_of(f"{name}.{key}", inner, _inside(table, key, inner))
+
+
+def _typed(table: type[ConfigTable]) -> Construction:
+    """Return the construction of a typed table, which knows all bounds; the keys that must be given are names."""
+    needed = {name: "x" for name, field in table.model_fields.items() if field.is_required()}
+    return Construction(lambda keys: checked(table, {**needed, **keys}, ""))
+
+
+def _construction(table: type[ConfigTable]) -> Construction:
+    """Return the construction of a table of the file."""
+    if issubclass(table, OptionTable):
+        return Construction(lambda keys: table.over("option", keys, {}), table.complete)
+    if table is DevicesTable:
+        return Construction(lambda keys: devices_of(dict(keys)), ({}, {"availability": "day-night"}))
+    return _model({"name": "mlp"}, OF_MODEL) if table is ModelTable else _typed(table)
+
+
+def _inside(table: type[ConfigTable], key: str, inner: type[ConfigTable]) -> Construction:
+    """Return the construction of the table `inner` at a key of another table."""
+    if not (issubclass(table, OptionTable) and key in table.around):
+        return _typed(inner)
+    around = table.around[key]
+    return Construction(lambda keys: table.over("option", {**around, key: {**around.get(key, {}), **keys}}, {}))
+
+
+def _part(
+    table: str, around: Mapping[str, Any], beside: Sequence[Mapping[str, Any]] = ({},), method: str = "fedavg"
+) -> Construction:
+    """Return the construction of an algorithm from the keys of one table, with the keys `around` them."""
+    return Construction(lambda keys: algorithms_of({"algorithm": {"name": method}, table: {**around, **keys}}), beside)
+
+
+def _model(around: Mapping[str, Any], beside: Sequence[Mapping[str, Any]] = ({},)) -> Construction:
+    return Construction(lambda keys: model_of({**around, **keys}), beside)
+
+
+def _stage(around: Mapping[str, Any]) -> Construction:
+    return Construction(lambda keys: UplinkTable.over("uplink", {"chain": [{**around, **keys}]}, {}))
+
+
+def _needed(table: type[ConfigTable]) -> dict[str, Any]:
+    """Return values of the keys without a default."""
+    return {key: NEEDED[key] for key, field in table.model_fields.items() if field.is_required()}
+
+
+def group_of(
     name: str,
     table: type[ConfigTable],
     construction: Construction,
     texts: Mapping[str, str] = NOTHING,
     skip: Iterable[str] = (),
-    above: str | None = None,
 ) -> Group:
-    return Group(name, tuple(keys_of(table, texts, construction, f"{name}." if above is None else above, skip)))
+    """Return the keys of a table.
+
+    Args:
+        name: name of the table, the beginning of the keys' paths.
+        table: typed table.
+        construction: construction of the part that checks the keys.
+        texts: meanings of keys that the table does not describe.
+        skip: keys to leave out.
+    """
+    above = "" if name == TOP else f"{name}."
+    keys = (
+        Key(
+            above + key,
+            field.annotation,
+            tuple(field.metadata),
+            field.get_default(call_default_factory=True),
+            sentence(field.description or texts.get(key, "")),
+            construction,
+        )
+        for key, field in table.model_fields.items()
+        if key not in skip
+    )
+    return Group(name, tuple(keys))
 
 
 def _added(
@@ -219,32 +273,13 @@ def _added(
     function: Callable[..., Any],
     own: type[ConfigTable],
     construction: Construction,
-    texts: Mapping[str, str] = NOTHING,
-    base: type[ConfigTable] = ConfigTable,
+    skip: Iterable[str] = (),
 ) -> Group:
-    """Return the keys that a named function adds to the table of `key`, beyond those of `base`."""
-    path = f"{key}." if key.endswith(".chain") else f"{key.partition('.')[0]}."
-    keys = keys_of(own, texts or arguments(function), construction, path, base.model_fields)
-    return Group(key.partition(".")[0], tuple(keys), f'{key} = "{name}"', summary(function))
-
-
-def keys_of(
-    table: type[ConfigTable], texts: Mapping[str, str], construction: Construction, above: str, skip: Iterable[str] = ()
-) -> Iterator[Key]:
-    """Yield the keys of a table.
-
-    Args:
-        table: typed table.
-        texts: meanings of keys that the table does not describe.
-        construction: construction of the part that checks the keys.
-        above: beginning of their paths.
-        skip: keys to leave out.
-    """
-    for name, field in table.model_fields.items():
-        if name not in skip:
-            meaning = sentence(field.description or texts.get(name, ""))
-            default = field.get_default(call_default_factory=True)
-            yield Key(above + name, field.annotation, tuple(field.metadata), default, meaning, construction)
+    """Return the keys that a named function adds to the table of `key`."""
+    table = key.partition(".")[0]
+    above = key if key.endswith(".chain") else table
+    group = group_of(above, own, construction, arguments(function), skip)
+    return replace(group, table=table, thing=f'{key} = "{name}"', summary=summary(function))
 
 
 def arguments(subject: Callable[..., Any]) -> dict[str, str]:

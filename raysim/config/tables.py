@@ -19,7 +19,7 @@ from partitioning.schemes.registry import takes
 from raysim.common.errors import InputError, one_input_error
 from raysim.common.secrets import tracking_uri
 from raysim.config import own
-from raysim.config.check import ConfigTable, checked, distinct, known, table_with
+from raysim.config.check import ConfigTable, changed_keys, checked, distinct, known, table_with
 from raysim.config.scheme_keys import scheme_keys
 from raysim.measures.finetuning import Finetuning
 from raysim.measures.metrics import METRICS, Metric, own_metric
@@ -251,7 +251,7 @@ def partition_of(raw: dict[str, Any]) -> PartitionTable:
             f"partition.fold = {partition.fold}: must be below partition.folds = {partition.folds}; "
             "set partition.folds, or leave partition.fold out"
         )
-    if partition.buckets != PartitionTable.model_fields["buckets"].default and not partition.features:
+    if "buckets" in changed_keys(partition) and not partition.features:
         raise InputError(
             f"partition.buckets = {partition.buckets}: must stand with partition.features; set them, or remove the key"
         )
@@ -266,9 +266,8 @@ def devices_of(raw: dict[str, Any]) -> DevicesTable:
     """Check `[devices]`; raise InputError if a key is unknown or a number is out of range."""
     table = checked(DevicesTable, raw, "devices")
     table.profile()
-    given = [key for key, field in DevicesTable.model_fields.items() if getattr(table, key) != field.default]
     without = {"sha256": table.table is None, **dict.fromkeys(("zones", "hours"), table.availability == "always")}
-    for key in given:
+    for key in changed_keys(table):
         if table.table is not None and key not in ("table", "sha256"):
             raise InputError(
                 f"devices.{key} with devices.table: must be left out, because the table says it; remove it"
@@ -315,8 +314,6 @@ def evaluate_of(raw: dict[str, Any]) -> EvaluateTable:
     Raises:
         InputError: see `checked`; also early stopping or a choice of rounds without evaluations to judge by.
     """
-    if isinstance(raw.get("finetune"), dict):
-        checked(FinetuneTable, raw["finetune"], "evaluate.finetune")
     evaluate = checked(EvaluateTable, raw, "evaluate")
     if evaluate.every == 0 and (rules := [*evaluate.selection.decides]):
         raise InputError(

@@ -14,7 +14,7 @@ from partitioning.common.paths import absolute
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import read_columns
 from partitioning.store.files import sha256
-from raysim.common.errors import InputError, one_input_error
+from raysim.common.errors import InputError
 from raysim.config.options import OptionTable
 
 FILE = "file:"
@@ -51,16 +51,17 @@ class TopologyTable(OptionTable):
 
     @classmethod
     def over(cls, where: str, common: Mapping[str, Any], special: Mapping[str, Any]) -> Self:
-        table, digest = super().over(where, common, special), None
-        if table.graph in (FILE, FILE.removesuffix(":")):
+        keys, digest = {**common, **special}, None
+        graph = str(keys.get("graph", ""))
+        if graph in (FILE, FILE.removesuffix(":")):
             raise InputError(
-                f'topology.graph = {table.graph!r}: must name a file of edges; write topology.graph = "{FILE}edges.csv"'
+                f'topology.graph = {graph!r}: must name a file of edges; write topology.graph = "{FILE}edges.csv"'
             )
-        if table.graph.startswith(FILE):
-            path = absolute("topology.graph", table.graph.removeprefix(FILE))
-            table = table.model_copy(update={"graph": f"{FILE}{path}"})
-        table.option()
-        if table.graph.startswith(FILE):
+        if graph.startswith(FILE):
+            path = absolute("topology.graph", graph.removeprefix(FILE))
+            keys["graph"] = f"{FILE}{path}"
+        table = super().over(where, {}, keys)
+        if graph.startswith(FILE):
             digest = sha256(path)
         if table.sha256 not in (None, digest):
             raise InputError(
@@ -71,10 +72,9 @@ class TopologyTable(OptionTable):
 
     def option(self, algorithm: Any = None, labels: Any = None) -> Topology:
         keys = self.model_dump(exclude={"sha256"})
-        with one_input_error():
-            if self.graph.startswith(FILE):
-                keys |= {"graph": "file", "edges": edges_of(Path(self.graph.removeprefix(FILE)), self.directed)}
-            return Topology(**keys)
+        if self.graph.startswith(FILE):
+            keys |= {"graph": "file", "edges": edges_of(Path(self.graph.removeprefix(FILE)), self.directed)}
+        return Topology(**keys)
 
 
 def edges_of(path: Path, directed: bool) -> tuple[tuple[int, int, float | None], ...]:

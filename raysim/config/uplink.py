@@ -48,7 +48,7 @@ class ChainTable(OptionTable):
                 f"{where}.chain = {chain!r}: must be a list of stages; write e.g. "
                 'chain = [{ name = "top-k", share = 0.01 }]'
             )
-        table = super().over(where, {}, {key: value for key, value in raw.items() if key != "chain"})
+        table = checked(cls, {key: value for key, value in raw.items() if key != "chain"}, where)
         table = table.model_copy(update={"chain": tuple(_stage(f"{where}.chain", stage) for stage in chain)})
         with one_input_error():
             table.value()

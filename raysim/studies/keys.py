@@ -11,7 +11,7 @@ from raysim.common.errors import InputError
 from raysim.config.check import ConfigTable, checked, distinct, known
 from raysim.config.experiment import Experiment
 from raysim.config.ranges import Construction
-from raysim.config.reference import Group, keys_of
+from raysim.config.reference import Group, group_of
 from raysim.config.tables import MOST_FOLDS
 
 LOCAL_VALIDATION = "local_validation_"
@@ -61,7 +61,7 @@ def study_groups() -> Iterator[Group]:
     tables: Mapping[str, type[ConfigTable]] = {"study": StudyTable, "study.tune": TuneTable}
     for name, table in tables.items():
         construction = Construction(lambda keys, table=table, name=name: checked(table, keys, name))  # type: ignore[misc]
-        yield Group(name, tuple(keys_of(table, {}, construction, f"{name}.", ("tune",))))
+        yield group_of(name, table, construction, skip=("tune",))
 
 
 def resolved_table(table: StudyTable, experiment: Experiment, has_search: bool) -> StudyTable:
