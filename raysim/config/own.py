@@ -10,7 +10,6 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from copy import deepcopy
 from functools import cache
 from importlib.machinery import PathFinder
 from inspect import Parameter, signature
@@ -22,7 +21,7 @@ from typing import Any
 from partitioning.common.paths import absolute
 from raysim.common.errors import InputError, unknown
 from raysim.config.check import ConfigTable, table_of
-from raysim.config.read import algorithm_tables
+from raysim.config.read import algorithm_tables, copied
 
 FORM = "def mine(participation, local, server=Assign(), *, own_key: float = 0.1) -> Algorithm"
 """Shape of an algorithm's function; its keyword parameters are keys of `[algorithm]`."""
@@ -56,7 +55,7 @@ def load_own_code(raw: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, 
     Raises:
         InputError: no such module, or it cannot be imported.
     """
-    whole = deepcopy(dict(raw))
+    whole: dict[str, Any] = copied(raw)
     if isinstance(given := whole.get("modules"), list | tuple):
         folders = [*(absolute("modules", str(each)) for each in given), *folders]
     for path, table, key in _places(whole):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import reduce
 from importlib.resources import files
@@ -109,10 +108,17 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     return raw
 
 
+def copied(value: Any) -> Any:
+    """Return tables and lists as new ones, of the same values; an object of the user's own may not stand a copy."""
+    if isinstance(value, Mapping):
+        return {key: copied(each) for key, each in value.items()}
+    return [*map(copied, value)] if isinstance(value, list) else value
+
+
 def changed(raw: Mapping[str, Any], changes: Iterable[str]) -> dict[str, Any]:
     """Return a copy of an experiment's tables with changes applied; see `read`."""
     check_values(raw)
-    copy = deepcopy(dict(raw))
+    copy: dict[str, Any] = copied(raw)
     made = list(map(_change, changes))
     apply(copy, made)
     _refuse_overruled(copy, made)
@@ -169,7 +175,7 @@ def _assign(raw: dict[str, Any], change: Change) -> list[dict[str, Any]]:
         # A new key replaces the keys that it excludes.
         for other in excluded(keys[-1]):
             place.pop(other, None)
-        place[keys[-1]] = deepcopy(change.value)
+        place[keys[-1]] = copied(change.value)
     return places
 
 

@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -306,5 +307,7 @@ def test_functions_and_classes_may_be_given_as_they_are(table: Path, monkeypatch
     given["evaluate"] = {"metrics": [own.worst]}
     runs = [raysim.run(given, inline=True) for _ in range(2)]  # perhaps in the same second
     assert runs[0].folder != runs[1].folder and runs[0].results[0].metrics == runs[1].results[0].metrics
+    held = nn.MSELoss(reduction="none")
+    vars(held)["lock"] = Lock()  # so that no copy can be made
     with pytest.raises(InputError, match=r"local\.loss = an object of MSELoss: must be a function or a class"):
-        raysim.run(experiment(table, "a", local={"loss": nn.MSELoss(reduction="none")}), inline=True)
+        raysim.run(experiment(table, "a", local={"loss": held}), inline=True)
