@@ -81,8 +81,7 @@ if TYPE_CHECKING:
     from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output
     from algorithms.core.state import State, TravellingModel, begin
     from algorithms.options.measures import BatchStatistics, Divergence
-    from algorithms.parts.client_update import ClientUpdates
-    from algorithms.parts.trained import ClientInput
+    from algorithms.parts.client_update import ClientInput, ClientUpdates
     from algorithms.rounds.global_model import aggregated_model, current_model
     from algorithms.rounds.next_round import next_round, start_round
     from algorithms.rounds.round import PendingRound, start_synchronous
@@ -260,7 +259,7 @@ __all__ = [
 
 # torch takes seconds to import, and an algorithm is described without it.
 _MODULES = {
-    "ClientInput": "algorithms.parts.trained",
+    "ClientInput": "algorithms.parts.client_update",
     "ClientUpdates": "algorithms.parts.client_update",
     **dict.fromkeys(("Block", "Fleet", "Function", "Outcome", "Output"), "algorithms.core.fleet"),
     "Worker": "algorithms.training.worker",

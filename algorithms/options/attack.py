@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
 
     from algorithms.core.clients import Census
-    from algorithms.parts.trained import Trained
+    from algorithms.parts.client_update import Trained
     from algorithms.training.work import Work
 
 

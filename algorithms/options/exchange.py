@@ -19,8 +19,7 @@ from algorithms.core.batch_norm import live_batch_norms, train_mode
 from algorithms.core.errors import InputError
 from algorithms.core.fleet import Block, Function, Output
 from algorithms.core.layout import Floats
-from algorithms.parts.client_update import ClientUpdates
-from algorithms.parts.trained import NO_INPUT
+from algorithms.parts.client_update import NO_INPUT, ClientUpdates
 from algorithms.training.batches import stacked_batches
 from algorithms.training.local import Local
 from algorithms.training.resident import Resident

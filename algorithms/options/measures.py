@@ -13,8 +13,8 @@ from algorithms.core.layout import Layout, Packed
 from algorithms.core.rows import UpdateRows
 from algorithms.core.state import State
 from algorithms.core.windows import Windows, entered, variances
+from algorithms.parts.client_update import Trained
 from algorithms.parts.option import Draft, Option, Received, Updates
-from algorithms.parts.trained import Trained
 from algorithms.training.reports import statistics
 from algorithms.training.worker import Worker
 

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from algorithms.core.fleet import Block, Function, Output, map_joined
 from algorithms.core.state import State
-from algorithms.parts.client_update import ClientUpdates
+from algorithms.parts.client_update import NO_INPUT, ClientUpdates
 from algorithms.parts.option import Draft
-from algorithms.parts.trained import NO_INPUT
 from algorithms.training.reports import REPORTS, FinishedUpdate
 from algorithms.training.worker import Worker
 

@@ -15,8 +15,7 @@ from algorithms.parts.option import Conflict, Draft, Parts, Updates
 
 if TYPE_CHECKING:
     from algorithms.core.layouts import Layouts
-    from algorithms.parts.client_update import ClientUpdates
-    from algorithms.parts.trained import Trained
+    from algorithms.parts.client_update import ClientUpdates, Trained
     from algorithms.training.work import Work
 
 

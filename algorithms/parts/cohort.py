@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from algorithms.core.fleet import Block, Function, Outcome, cut, joined
 from algorithms.core.state import TravellingModel
-from algorithms.parts.client_update import ClientUpdates
+from algorithms.parts.client_update import NO_INPUT, ClientInput, ClientUpdates
 from algorithms.parts.option import Draft, Received
-from algorithms.parts.trained import NO_INPUT, ClientInput
 
 
 def client_updates(draft: Draft) -> ClientUpdates:

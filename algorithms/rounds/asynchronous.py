@@ -20,11 +20,10 @@ from algorithms.core.sums import Sum
 from algorithms.options.durations import durations
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Dispatcher, EventQueue, Flight, Timeline
-from algorithms.parts.client_update import ClientUpdates
+from algorithms.parts.client_update import ClientInput, ClientUpdates
 from algorithms.parts.cohort import client_updates
 from algorithms.parts.option import Draft
 from algorithms.parts.server import next_model
-from algorithms.parts.trained import ClientInput
 from algorithms.parts.weighting import Equal, weight_of
 from algorithms.rounds.round import PendingRound
 from algorithms.training.worker import Worker

@@ -18,9 +18,9 @@ from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.options.topology import Gossip, Mixing, Topology, message_bytes
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.client_update import Trained
 from algorithms.parts.cohort import Training, blocks_of, client_updates
 from algorithms.parts.option import Draft
-from algorithms.parts.trained import Trained
 from algorithms.rounds.round import PendingRound
 from algorithms.training.worker import Worker
 

@@ -11,8 +11,7 @@ import torch
 from algorithms.core.clients import ClientData, SamplePart
 from algorithms.core.errors import DivergedError
 from algorithms.core.fleet import Block, Function, Output
-from algorithms.parts.client_update import ClientUpdates, UpdateSums
-from algorithms.parts.trained import NO_INPUT
+from algorithms.parts.client_update import NO_INPUT, ClientUpdates, UpdateSums
 from algorithms.training.worker import Worker
 
 

@@ -8,8 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms import Block, Worker
-from algorithms.parts.client_update import ClientUpdates
-from algorithms.parts.trained import NO_INPUT
+from algorithms.parts.client_update import NO_INPUT, ClientUpdates
 from raysim.measures.scoring import Evaluate, Pairs
 
 
