@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from algorithms.core.errors import InputError, require
+from algorithms.core.fleet import Fleet
+from algorithms.core.state import State
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.schedule import Participation, Rounds
@@ -16,8 +18,6 @@ from algorithms.parts.sharing import Sharing
 from algorithms.training.local import Local
 
 if TYPE_CHECKING:
-    from algorithms.core.fleet import Fleet
-    from algorithms.core.state import State
     from algorithms.rounds.round import PendingRound
 
 ALL_CLIENTS = -1
@@ -37,7 +37,7 @@ class UnionRounds(Rounds):
 
 def start_union(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:
     """Start one update on the union of all training clients' samples, in one block; see `start_round`."""
-    from algorithms.core.blocks import block_over
+    from algorithms.core.fleet import block_over
     from algorithms.parts.cohort import Training, client_updates
     from algorithms.parts.option import Draft
     from algorithms.rounds.round import PendingRound

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from algorithms.core.errors import require
+from algorithms.core.fleet import Fleet
+from algorithms.core.state import State
 from algorithms.options.topology import Gossip, Order, Topology
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.schedule import Participation, Rounds
@@ -15,8 +17,6 @@ from algorithms.parts.weighting import Equal
 from algorithms.training.local import Local
 
 if TYPE_CHECKING:
-    from algorithms.core.fleet import Fleet
-    from algorithms.core.state import State
     from algorithms.rounds.round import PendingRound
 
 

@@ -16,8 +16,7 @@ from algorithms.parts.schedule import Participation, Rounds
 from algorithms.parts.server import Assign, Server, on_parameters
 from algorithms.parts.weighting import Equal
 from algorithms.training.local import Local, require_defaults
-from algorithms.training.method import Method
-from algorithms.training.terms import RECEIVED, AffineTerm, pull
+from algorithms.training.method import RECEIVED, AffineTerm, Method, pull
 
 if TYPE_CHECKING:
     from algorithms.training.steps import LocalSteps

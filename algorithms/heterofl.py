@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from algorithms.core.clients import Census
 from algorithms.core.errors import InputError, require
+from algorithms.core.fleet import Fleet
 from algorithms.core.keys import Purpose, generator
+from algorithms.core.state import State
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.option import Conflict, Draft, Option, Received
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from algorithms.core.fleet import Fleet
-    from algorithms.core.state import State
     from algorithms.rounds.round import PendingRound
     from algorithms.rounds.sizes import SlicedFleet
     from algorithms.training.slicing import Slice

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from algorithms.core.clients import Census
 from algorithms.core.devices import DrawnDevices
 from algorithms.core.errors import InputError, require
+from algorithms.core.fleet import Fleet
 from algorithms.core.keys import Purpose, generator
+from algorithms.core.state import State
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.option import Conflict, Draft, Option, Received
@@ -22,8 +24,6 @@ from algorithms.parts.server import Assign, Server
 from algorithms.training.local import Local
 
 if TYPE_CHECKING:
-    from algorithms.core.fleet import Fleet
-    from algorithms.core.state import State
     from algorithms.rounds.round import PendingRound
 
 EdgesBy = Literal["drawn", "size", "label", "spread", "domain", "site"]

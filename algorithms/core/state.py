@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from algorithms.core.finite import check_initial
 from algorithms.core.fleet import Fleet, Reference
 from algorithms.core.layout import Packed
 from algorithms.core.personal import PersonalLedger
 from algorithms.core.report import RoundReport
+
+if TYPE_CHECKING:
+    from torch import nn
 
 CLUSTERS = "clusters"
 """Name of the memory of several global models: `models`, `servers` (the memory of each one's rule), and `chosen`."""
@@ -101,7 +102,7 @@ class State:
         return replace(self, report=self.report and self.report.measuring(measures))
 
 
-def begin(module: torch.nn.Module, fleet: Fleet, seed: int, rounds: int | None = None) -> State:
+def begin(module: nn.Module, fleet: Fleet, seed: int, rounds: int | None = None) -> State:
     """Return the state before the first round.
 
     Args:

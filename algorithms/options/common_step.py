@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from algorithms.core.errors import InputError
+from algorithms.core.state import State
 from algorithms.parts.option import Draft, Option, Received, Updates
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
     from torch import nn
 
-    from algorithms.core.state import State
     from algorithms.options.exchange import Common
 
 DROPOUT = (
@@ -37,7 +37,7 @@ class CommonStep(Option):
             raise InputError(DROPOUT)
 
     def attend(self, draft: Draft) -> Draft:
-        from algorithms.core.blocks import block_over
+        from algorithms.core.fleet import block_over
         from algorithms.options.exchange import Exchange
         from algorithms.parts.cohort import client_updates
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.errors import require
+from algorithms.core.state import State
 from algorithms.parts.option import Conflict, Draft, Option, Received
-
-if TYPE_CHECKING:
-    from algorithms.core.state import State
 
 ScoredBy = Literal["batches", "samples"]
 
@@ -90,7 +88,7 @@ class Importance(Option):
 
     def _initial(self, draft: Draft) -> NDArray[np.float64]:
         """Return the clients' chances before the first round, [K], in the census' order."""
-        from algorithms.core.blocks import blocks_over
+        from algorithms.core.fleet import blocks_over
         from algorithms.options.scores import scores_of
         from algorithms.parts.cohort import client_updates
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from algorithms.core.fleet import Block, Function, Output
 from algorithms.core.layout import Layout, Packed
-from algorithms.core.rows import UpdateRows
+from algorithms.core.report import UpdateRows
 from algorithms.core.state import State
-from algorithms.core.windows import Windows, entered, variances
 from algorithms.parts.client_update import Trained
 from algorithms.parts.option import Draft, Option, Received, Updates
+from algorithms.parts.rules import Windows, entered, variances
 from algorithms.training.reports import statistics
 from algorithms.training.worker import Worker
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.keys import Purpose, generator
 from algorithms.core.returned import Returned, encodes, names_of
+from algorithms.core.state import State
 from algorithms.parts.option import Conflict, Draft, Option, Received
-
-if TYPE_CHECKING:
-    from algorithms.core.state import State
 
 Arrays = Mapping[str, NDArray[Any]]
 

@@ -14,13 +14,43 @@ from numpy.typing import NDArray
 from algorithms.core.devices import Devices
 from algorithms.core.fleet import Fleet
 from algorithms.core.layout import Packed
-from algorithms.core.report import RoundReport
-from algorithms.core.rows import UpdateRows
+from algorithms.core.report import RoundReport, UpdateRows
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.options.attendance import Attendance, LateUpdate, attend
 from algorithms.parts.cohort import Training, blocks_of, client_updates
 from algorithms.parts.option import Draft, Option, Received, Updates
+
+
+@dataclass(frozen=True)
+class DeviceSeconds(Option):
+    """Virtual seconds of a round: those of its slowest client update. See `Devices.seconds`."""
+
+    name: ClassVar[str] = "devices"
+
+    def publish(self, draft: Draft, received: Received, state: State) -> State:
+        devices, rows = draft.fleet.census.devices, received.rows
+        if devices is None:
+            return state
+        passed = draft.algorithm.local.method.models * rows.column("used")
+        columns = rows.clients, passed, received.down, received.up
+        updates = zip(*(column.tolist() for column in columns), strict=True)
+        return state.measuring({"simulated_seconds": devices.round(state.seed, updates)})
+
+
+@dataclass(frozen=True)
+class Joins(Option):
+    """Cohorts of the clients that have joined; `fraction` is a share of these. See `Census.joins`."""
+
+    name: ClassVar[str] = "joins"
+
+    def attend(self, draft: Draft) -> Draft:
+        census, participation = draft.fleet.census, draft.algorithm.schedule.participation
+        if census.joins is None:
+            return draft
+        joined = census.joins <= draft.number
+        size = draft.size if participation.fraction is None else min(draft.size, participation.size(int(joined.sum())))
+        return replace(draft, clients=draft.clients[joined], weights=draft.weights[joined], size=size)
 
 
 @dataclass(frozen=True)

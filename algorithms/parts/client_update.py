@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from algorithms.core.errors import DivergedError, InputError
 from algorithms.core.fleet import Block, Function, Output
 from algorithms.core.keys import Purpose, Streams, generator, torch_seed
-from algorithms.core.layout import Packed
-from algorithms.core.layouts import Layouts
+from algorithms.core.layout import Layouts, Packed
 from algorithms.core.personal import Location
+from algorithms.core.report import NO_ROWS, Report, UpdateRows
 from algorithms.core.returned import is_own
-from algorithms.core.rows import NO_ROWS, Report, UpdateRows
 from algorithms.core.sums import Sum
 from algorithms.parts.weighting import Weighting, weight_of
 from algorithms.training.local import Local

@@ -9,29 +9,25 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.core.clients import Census
+from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError
-from algorithms.core.fleet import Function
-from algorithms.core.report import Laps, RoundReport
+from algorithms.core.fleet import Fleet, Function, Reference
+from algorithms.core.layout import Layouts, Packed
+from algorithms.core.report import Laps, RoundReport, UpdateRows
 from algorithms.core.returned import returned
+from algorithms.core.state import State
+from algorithms.core.sums import Sum
+from algorithms.parts.rules import Rule
+from algorithms.parts.schedule import Rounds, Schedule
+from algorithms.parts.server import Server
+from algorithms.parts.sharing import Sharing
+from algorithms.parts.weighting import Weighting
+from algorithms.training.local import Local
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
     from torch import nn
-
-    from algorithms.core.clients import Census
-    from algorithms.core.devices import Devices
-    from algorithms.core.fleet import Fleet, Reference
-    from algorithms.core.layout import Packed
-    from algorithms.core.layouts import Layouts
-    from algorithms.core.rows import UpdateRows
-    from algorithms.core.state import State
-    from algorithms.core.sums import Sum
-    from algorithms.parts.rules import Rule
-    from algorithms.parts.schedule import Rounds, Schedule
-    from algorithms.parts.server import Server
-    from algorithms.parts.sharing import Sharing
-    from algorithms.parts.weighting import Weighting
-    from algorithms.training.local import Local
 
 Updates: TypeAlias = Any
 """Client updates, `algorithms.parts.client_update.ClientUpdates`, or a picklable function around them."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from inspect import signature
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from algorithms.core.errors import require
 from algorithms.core.finite import require_finite
 from algorithms.core.layout import Layout, Memory, Packed
+from algorithms.core.report import UpdateRows
 from algorithms.core.returned import Returned, encodes, is_own, name_of
-
-if TYPE_CHECKING:
-    from algorithms.core.rows import UpdateRows
 
 
 class Server(Protocol):

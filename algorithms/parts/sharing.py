@@ -9,8 +9,7 @@ from typing import Literal
 from algorithms.core.entries import Entry, Kind
 from algorithms.core.errors import InputError, require
 from algorithms.core.head import is_within
-from algorithms.core.layout import Layout
-from algorithms.core.layouts import Layouts, Scope, divided
+from algorithms.core.layout import Layout, Layouts, Scope, divided
 
 BATCH_NORM = (Kind.AFFINE, Kind.STATISTIC)
 

@@ -7,7 +7,7 @@ from math import isfinite
 
 from algorithms.core.errors import require
 from algorithms.core.layout import Layout, Memory, Packed
-from algorithms.core.rows import Report
+from algorithms.core.report import Report
 from algorithms.parts.server import Mix
 
 

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
 from algorithms.core.errors import InputError, require
+from algorithms.core.report import Report
 from algorithms.core.returned import Returned, is_own, name_of
-from algorithms.core.rows import Report
 
 Weighting: TypeAlias = Callable[[Report], float]
 """Return the weight of a client update, >= 0.

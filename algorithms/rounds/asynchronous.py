@@ -9,15 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.core.blocks import block_over
 from algorithms.core.errors import InputError
-from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output, cut
+from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output, block_over, cut
 from algorithms.core.layout import Packed
-from algorithms.core.report import DroppedUpdates, RoundReport
-from algorithms.core.rows import NO_ROWS, UpdateRows
+from algorithms.core.report import NO_ROWS, DroppedUpdates, RoundReport, UpdateRows
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
-from algorithms.options.durations import durations
+from algorithms.options.attendance import durations
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Dispatcher, EventQueue, Flight, Timeline
 from algorithms.parts.client_update import ClientInput, ClientUpdates

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from algorithms.core.clients import SamplePart
 from algorithms.core.fleet import Block, Fleet, Function, Output, map_joined
 from algorithms.core.keys import Purpose, generator
-from algorithms.core.layout import Packed
-from algorithms.core.layouts import Layouts
+from algorithms.core.layout import Layouts, Packed
 from algorithms.core.state import CLUSTERS, State
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.clustered import ChoiceContext
@@ -22,8 +21,8 @@ from algorithms.parts.cohort import blocks_of
 from algorithms.parts.option import Draft, Received
 from algorithms.rounds.round import PendingRound, aggregate
 from algorithms.rounds.several import Groups, grouped, joined
+from algorithms.training.batches import batch_losses
 from algorithms.training.loss import Loss
-from algorithms.training.losses import batch_losses
 from algorithms.training.worker import Worker
 
 CHOICE_BYTES = 8

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.fleet import Block, Fleet, Function, Output, Reference, cut, map_joined
-from algorithms.core.layout import Layout, Packed
-from algorithms.core.layouts import BESIDE
+from algorithms.core.layout import BESIDE, Layout, Packed
 from algorithms.core.personal import Location, PersonalStore
-from algorithms.core.rows import UpdateRows
+from algorithms.core.report import UpdateRows
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.options.topology import Gossip, Mixing, Topology, message_bytes

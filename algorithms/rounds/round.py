@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from algorithms.core.fleet import Fleet
 from algorithms.core.layout import Memory, Packed
-from algorithms.core.rows import UpdateRows
+from algorithms.core.report import UpdateRows
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.parts.algorithm import Algorithm

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from algorithms.core.clients import Census
 from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output, Reference, map_joined
-from algorithms.core.layout import Floats, Layout, Packed
-from algorithms.core.layouts import Layouts
+from algorithms.core.layout import Floats, Layout, Layouts, Packed
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.parts.option import Draft, Received

@@ -13,8 +13,7 @@ from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
 from algorithms.core.errors import InputError
-from algorithms.core.layout import Layout
-from algorithms.core.layouts import BESIDE, divided
+from algorithms.core.layout import BESIDE, Layout, divided
 from algorithms.training.compute import Compute
 from algorithms.training.dropout import draws, keyed
 from algorithms.training.forked import drawn, forked

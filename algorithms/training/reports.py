@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,14 +14,12 @@ from torch.func import functional_call, grad, vmap
 
 from algorithms.core.entries import Kind
 from algorithms.core.layout import Layout, Packed
-from algorithms.core.rows import REPORTED
+from algorithms.core.report import REPORTED
 from algorithms.training.local import Local
 from algorithms.training.loss import labelled
 from algorithms.training.resident import Resident
 from algorithms.training.work import Trainer, Work
-
-if TYPE_CHECKING:
-    from algorithms.training.worker import Worker
+from algorithms.training.worker import Worker
 
 MAPPED = 16
 """Number of batches mapped at once for their gradients, if client updates are stacked."""

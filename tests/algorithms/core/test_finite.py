@@ -29,7 +29,7 @@ from algorithms import (
 )
 from algorithms.core.finite import is_finite
 from algorithms.core.layout import Layout
-from algorithms.core.rows import NO_ROWS, Report
+from algorithms.core.report import NO_ROWS, Report
 from algorithms.names import ALGORITHMS
 from algorithms.parts.server import next_model
 from raysim.fleet.inline import InlineFleet
