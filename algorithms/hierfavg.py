@@ -91,6 +91,7 @@ class Edges(Option):
     latency: float = 0.0
 
     name: ClassVar[str] = "edges"
+    setting: ClassVar[str] = "[edges]"
     in_own_rounds: ClassVar[bool] = True
     own_round: ClassVar[EdgeRound] = EdgeRound()
     columns: ClassVar[tuple[str, ...]] = ("cloud_bytes_up", "cloud_bytes_down")
@@ -124,10 +125,6 @@ class Edges(Option):
         for name in ("down", "up", "latency"):
             holds = isfinite(value := getattr(self, name)) and value >= 0
             require(holds, f"edges.{name}", value, "a finite number >= 0", f"set edges.{name} = 0")
-
-    @property
-    def settings(self) -> Mapping[str, str]:
-        return {"edges": "[edges]"}
 
     @property
     def reads(self) -> tuple[str, ...]:

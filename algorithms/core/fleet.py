@@ -80,8 +80,8 @@ class Function(Protocol):
         return 0
 
     def join(self, left: Any, right: Any) -> Any:
-        """Join the values of two neighbours; this may change the left one."""
-        ...
+        """Join the values of two neighbours, by default by adding them; this may change the left one."""
+        return left + right
 
     def __call__(self, worker: Any, block: Block, *values: Any) -> Output:
         """Run a block.
@@ -92,6 +92,23 @@ class Function(Protocol):
             values: values of the common references, then those of the block's own references.
         """
         ...
+
+
+@dataclass(frozen=True)
+class Around(Function):
+    """Function around another one: by default it leaves the same objects behind, and joins values as that one does.
+
+    Args:
+        inner: function that it calls.
+    """
+
+    inner: Function
+
+    def objects(self, block: Block) -> int:
+        return self.inner.objects(block)
+
+    def join(self, left: Any, right: Any) -> Any:
+        return self.inner.join(left, right)
 
 
 class Fleet(Protocol):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.fleet import Block, Function, Output
+from algorithms.core.fleet import Around, Block, Output
 from algorithms.core.layout import Layout, Packed
 from algorithms.core.report import UpdateRows
 from algorithms.core.state import State
@@ -78,24 +78,12 @@ class Directions:
 
 
 @dataclass(frozen=True)
-class Compared(Function):
-    """Client updates whose models' directions are summed beside them.
-
-    Args:
-        updates: client updates.
-    """
-
-    updates: Function
-
-    def objects(self, block: Block) -> int:
-        return self.updates.objects(block)
-
-    def join(self, left: Any, right: Any) -> Any:
-        return self.updates.join(left, right)
+class Compared(Around):
+    """Client updates whose models' directions are summed beside them."""
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         directions = Directions.zero(worker.resident.layouts.shared)
-        output = self.updates(replace(worker, watches=(*worker.watches, directions.watch)), block, *values)
+        output = self.inner(replace(worker, watches=(*worker.watches, directions.watch)), block, *values)
         beside = {**output.value.beside, Divergence.name: directions}
         return replace(output, value=replace(output.value, beside=beside))
 

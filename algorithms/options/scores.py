@@ -35,9 +35,6 @@ class Scores(Function):
     key: str
     nothing: float = 0.0
 
-    def join(self, left: list[float], right: list[float]) -> list[float]:
-        return left + right
-
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         model, newcomer = values[0]
         inputs = block.inputs or [NO_INPUT] * len(block.clients)

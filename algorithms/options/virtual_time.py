@@ -115,13 +115,12 @@ def _train_late(draft: Draft, arrived: Sequence[LateUpdate]) -> Iterator[Receive
     An update that is s rounds late has 1 / sqrt(1 + s) of its weight, and its change applies to the present model.
     """
     models: Mapping[int, Packed] = draft.state.of(VirtualTime.name).get("models", {})
-    for number, updates in groupby(arrived, key=lambda each: each.round):
-        clients = np.array([each.client for each in updates])
+    for number, group in groupby(arrived, key=lambda each: each.round):
+        clients = np.array([each.client for each in group])
         then = replace(draft.state, round=number - 1, model=models[number])
         sent = replace(Draft.of(then, draft.algorithm, draft.fleet), cohort=clients)
-        received = Training(sent, sent.on_the_way(client_updates(sent)), blocks_of(sent, clients)).received(
-            draft.number
-        )
+        updates = sent.wrapped(client_updates(sent), sent_alone=True)
+        received = Training(sent, updates, blocks_of(sent, clients)).received(draft.number)
         stale = draft.number - number
         moved = _moved(received.models, stale, then.model, draft.state.model, draft.fleet)
         yield replace(received, rows=_stale(received.rows, stale), models=moved)

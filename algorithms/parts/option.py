@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -291,10 +291,8 @@ class Draft:
         """Return the draft with its cohort, drawn by the schedule's rule unless an option has drawn it."""
         if self.cohort is not None:
             return self
-        participation = self.algorithm.schedule.participation
-        return replace(
-            self, cohort=participation.draw(self.clients, self.state.seed, self.number, self.weights, self.size)
-        )
+        given = self.clients, self.state.seed, self.number, self.weights, self.size
+        return replace(self, cohort=self.algorithm.schedule.participation.draw(*given))
 
     def attended(self) -> Draft:
         """Return the draft as the options change it, with its cohort."""
@@ -316,17 +314,11 @@ class Draft:
                 "an int64 array; use np.sort"
             )
 
-    def wrapped(self, updates: Updates) -> Updates:
-        """Return client updates as the options change them."""
-        return self._wrapped(updates, self.algorithm.folded)
-
-    def on_the_way(self, updates: Updates) -> Updates:
-        """Return client updates whose models only those options change that lie on their way to the server."""
-        return self._wrapped(updates, (option for option in self.algorithm.folded if option.on_the_way))
-
-    def _wrapped(self, updates: Updates, options: Iterable[Option]) -> Updates:
-        for option in options:
-            updates = returned(option, "wrap", option.wrap(self, updates), FUNCTION)
+    def wrapped(self, updates: Updates, sent_alone: bool = False) -> Updates:
+        """Return client updates as the options change them; `sent_alone` leaves out those not `Option.on_the_way`."""
+        for option in self.algorithm.folded:
+            if option.on_the_way or not sent_alone:
+                updates = returned(option, "wrap", option.wrap(self, updates), FUNCTION)
         return updates
 
     def reduced(self, received: Received) -> Received:

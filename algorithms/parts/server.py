@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from inspect import signature
 from math import isfinite
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,40 +42,27 @@ class Server(Protocol):
         ...
 
 
-def next_model(
-    rule: Server,
-    model: Packed,
-    mean: Packed,
-    total: float,
-    memory: Memory,
-    layout: Layout,
-    round_number: int,
-    updates: UpdateRows,
-) -> tuple[Packed, Memory]:
-    """Apply a server rule; see `Server`.
+Given: TypeAlias = tuple[Packed, Packed, float, Memory, Layout]
+"""Arguments of a server rule in their order; see `Server`."""
+
+
+def next_model(rule: Server, given: Given, round_number: int, updates: UpdateRows) -> tuple[Packed, Memory]:
+    """Apply a server rule.
 
     Raises:
         DivergedError: the next model or the rule's memory is not finite.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        model, memory = applied(rule, model, mean, total, memory, layout, updates)
-    require_finite(model, layout, round_number, memory)
+        model, memory = applied(rule, given, updates)
+    require_finite(model, given[-1], round_number, memory)
     return model, memory
 
 
-def applied(
-    rule: Server,
-    model: Packed,
-    mean: Packed,
-    total: float,
-    memory: Memory,
-    layout: Layout,
-    updates: UpdateRows,
-) -> tuple[Packed, Memory]:
+def applied(rule: Server, given: Given, updates: UpdateRows) -> tuple[Packed, Memory]:
     """Return the result of a server rule, which gets the reports of the client updates if it takes them."""
-    reports = {"updates": updates} if takes_updates(type(rule)) else {}
-    found = rule(model, mean, total, memory, layout, **reports)
-    if is_own(rule) and (duty := _broken_duty(found, mean)):
+    reports: dict[str, Any] = {"updates": updates} if takes_updates(type(rule)) else {}
+    found = rule(*given, **reports)
+    if is_own(rule) and (duty := _broken_duty(found, given[1])):
         raise Returned(f"server.rule = {name_of(rule)!r}").fault(duty)
     model, kept = found
     return model, {name: np.asarray(value) for name, value in kept.items()}
@@ -203,4 +190,4 @@ class Stretched:
     ) -> tuple[Packed, Memory]:
         w = model.floats.astype(np.float64)
         aim = on_parameters(w + self.by.stretch(updates) * (mean.floats - w), mean, layout)
-        return applied(self.server, model, aim, total, memory, layout, updates)
+        return applied(self.server, (model, aim, total, memory, layout), updates)

@@ -74,13 +74,10 @@ class ReturnedUpdates(Function):
 
     updates: ClientUpdates
 
-    def join(self, left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (*left, *right)
-
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         output = self.updates(worker, block, *values)
         rows = output.value.rows
-        return Output(tuple((rows[i : i + 1], model) for i, model in enumerate(output.objects)))
+        return Output(tuple((rows.at(np.array([i])), model) for i, model in enumerate(output.objects)))
 
 
 def start_arrivals(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:
@@ -233,9 +230,8 @@ class _ArrivalRound:
             return
         # A stale counter must not count back.
         mean = Packed(mean.floats, np.maximum(self._model.integers, mean.integers))
-        weight, number = total.total / self._size, self._state.round + 1
-        rule, given = self._algorithm.server, (self._model, mean, weight, self._memory, self._layout)
-        self._model, self._memory = next_model(rule, *given, number, row)
+        given = self._model, mean, total.total / self._size, self._memory, self._layout
+        self._model, self._memory = next_model(self._algorithm.server, given, self._state.round + 1, row)
         self._aggregated = True
 
     def _weighted(self, row: UpdateRows, staleness: int) -> UpdateRows:
@@ -273,7 +269,7 @@ class _ArrivalRound:
             updates = replace(
                 client_updates(self._draft), aggregate=False, weighting=Equal(), round_number=round_number
             )
-            returned = ReturnedUpdates(self._draft.on_the_way(updates))
+            returned = ReturnedUpdates(self._draft.wrapped(updates, sent_alone=True))
             self._under_way.append((parts, self._fleet.map(returned, blocks, [start])))
         self._laps.lap("send")
 

@@ -14,6 +14,7 @@ from algorithms.core.clients import SamplePart
 from algorithms.core.fleet import Block, Fleet, Function, Output, map_joined
 from algorithms.core.keys import Purpose, generator
 from algorithms.core.layout import Layouts, Packed
+from algorithms.core.returned import read_only
 from algorithms.core.state import CLUSTERS, State
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.clustered import ChoiceContext
@@ -131,7 +132,8 @@ def choices_of(
     places = np.minimum(np.searchsorted(census, clients), len(census) - 1)
     chosen = last[np.where(census[places] == clients, places, len(census))]
     draws = generator(state.seed, Purpose.OWN_CHOICE, state.round)
-    choices: NDArray[np.int64] = rule(ChoiceContext(state.round, clients, sums / counts, chosen, draws))
+    context = ChoiceContext(state.round, read_only(clients), read_only(sums / counts), read_only(chosen), draws)
+    choices: NDArray[np.int64] = rule(context)
     return choices
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.fleet import Block, Fleet, Function, Output, Reference, cut, map_joined
+from algorithms.core.fleet import Around, Block, Fleet, Function, Output, Reference, cut, map_joined
 from algorithms.core.layout import BESIDE, Layout, Packed
 from algorithms.core.personal import Location, PersonalStore
 from algorithms.core.report import UpdateRows
@@ -85,7 +85,7 @@ class Unstored(PersonalStore):
 
 
 @dataclass(frozen=True)
-class SentModels(Function):
+class SentModels(Around):
     """Client updates that leave each client's message behind, and store no model.
 
         m_k = y_k + (v_k - 1) z_k,   with z_k the model that client k began with, and y_k the one that it trained
@@ -94,20 +94,15 @@ class SentModels(Function):
     sent as they began, y_k is left beside the message.
 
     Args:
-        updates: client updates.
         surplus: v_k - 1, by client; v_k = 1 without push-sum.
         begun: whether models are sent as they began: m_k = z_k.
     """
 
-    updates: Function
     surplus: Mapping[int, float]
     begun: bool
 
     def objects(self, block: Block) -> int:
         return len(block.clients)
-
-    def join(self, left: Any, right: Any) -> Any:
-        return self.updates.join(left, right)
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         sent: list[tuple[Packed, ...]] = []
@@ -121,7 +116,7 @@ class SentModels(Function):
                 sent.append((begun, own) if self.begun else (Packed(own.floats + pushed, own.integers),))
 
         watching = replace(worker, personal=Unstored(worker.personal), watches=(*worker.watches, keep))
-        value = self.updates(watching, block, *values).value
+        value = self.inner(watching, block, *values).value
         rows = replace(value.rows, personal=(None,) * len(value.rows))
         return Output(replace(value, rows=rows, personal=Sum.zero(Layout(()))), tuple(sent))
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.clients import Census
-from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output, Reference, map_joined
+from algorithms.core.fleet import Around, Block, Fleet, Function, Outcome, Output, Reference, map_joined
 from algorithms.core.layout import Floats, Layout, Layouts, Packed
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
@@ -28,36 +28,28 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class AtSize(Function):
+class AtSize(Around):
     """Function that runs with the models of a slice; the worker makes them once.
 
     Args:
-        function: any function of a fleet.
         part: slice of the model.
         local: content of a client update, which says how models are trained.
     """
 
-    function: Function
     part: Slice
     local: Local
 
     @property
     def driver_may_hold(self) -> bool:  # type: ignore[override]  # it is the function's
         """Whether the driver may run blocks that leave objects behind."""
-        return self.function.driver_may_hold
-
-    def objects(self, block: Block) -> int:
-        return self.function.objects(block)
-
-    def join(self, left: Any, right: Any) -> Any:
-        return self.function.join(left, right)
+        return self.inner.driver_may_hold
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         if not self.part.is_whole:
             if self.part not in worker.variants:
                 worker.variants[self.part] = _smaller(worker, self.part, self.local)
             worker = worker.variants[self.part]
-        return self.function(worker, block, *values)
+        return self.inner(worker, block, *values)
 
 
 def _smaller(worker: Worker, part: Slice, local: Local) -> Worker:
