@@ -85,14 +85,8 @@ def centralized(participation: Participation, local: Local, server: Server = Ass
     Deviations: other optimisers than SGD and Adam start anew in each round. The draws are the first client's. One actor
     gathers the union, which must fit its memory. No bytes are counted, because nothing is sent.
     """
-    remedy = "leave it out"
-    require(
-        participation.cohort is None,
-        "algorithm.cohort",
-        participation.cohort,
-        "left out for united data, to take all clients",
-        remedy,
-    )
+    cohort, allowed, remedy = participation.cohort, "left out for united data, to take all clients", "leave it out"
+    require(cohort is None, "algorithm.cohort", cohort, allowed, remedy)
     plain = participation.active == 1 and participation.by == "uniform"
     what = (participation.active, participation.by)
     allowed = "left out for united data"

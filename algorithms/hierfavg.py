@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from algorithms.core.clients import Census
 from algorithms.core.devices import DrawnDevices
-from algorithms.core.errors import InputError, require
+from algorithms.core.errors import InputError, require, require_one
 from algorithms.core.fleet import Fleet
 from algorithms.core.keys import Purpose, generator
 from algorithms.core.state import State
@@ -114,9 +114,7 @@ class Edges(Option):
     )
 
     def __post_init__(self) -> None:
-        known = self.by in get_args(EdgesBy)
-        allowed = '"drawn", "size", "label", "spread", "domain" or "site"'
-        require(known, "edges.by", self.by, allowed, 'set edges.by = "drawn"')
+        require_one("edges.by", self.by, get_args(EdgesBy), 'set edges.by = "drawn"')
         for name, value in (("edges.number", self.number), ("edges.cloud_every", self.cloud_every)):
             whole = value is None or (isinstance(value, int) and value >= 1)
             require(whole, name, value, "a whole number >= 1", f"set {name} = 2")

@@ -63,9 +63,7 @@ class UpdateRows:
         parts = [part for part in parts if len(part)] or parts[:1]
         if len(parts) < 2:
             return parts[0] if parts else NO_ROWS
-        names = parts[0].report.keys()
-        if any(part.report.keys() != names for part in parts):
-            names = dict.fromkeys(name for part in parts for name in part.report).keys()
+        names = dict.fromkeys(chain.from_iterable(part.report for part in parts))
         return cls(
             np.concatenate([part.clients for part in parts]),
             {name: np.concatenate([part.column(name) for part in parts]) for name in names},
@@ -183,6 +181,12 @@ class RoundReport:
     measures: Mapping[str, float] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     dropped: DroppedUpdates | None = None
+
+    def adding(self, up: int, down: int, exchanges: int = 0, seconds: float = 0.0) -> RoundReport:
+        """Return the report with further bytes both ways, exchanges and virtual seconds."""
+        measures = {"simulated_seconds": self.measures["simulated_seconds"] + seconds} if seconds else {}
+        bytes_up, bytes_down, exchanges = self.bytes_up + up, self.bytes_down + down, self.exchanges + exchanges
+        return replace(self, bytes_up=bytes_up, bytes_down=bytes_down, exchanges=exchanges).measuring(measures)
 
     def measuring(self, measures: Mapping[str, float]) -> RoundReport:
         """Return the report with further measures."""

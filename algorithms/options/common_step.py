@@ -61,16 +61,7 @@ class CommonStep(Option):
         took_part = int((received.rows.column("used") > 0).sum())
         if report is None:
             return state
-        each = sum(layer.nbytes for layer in common)
-        measures = dict(report.measures)
+        each, exchanges, slowest = sum(layer.nbytes for layer in common), 3 * len(common), 0.0
         if devices is not None and took_part:
-            slowest = max(devices.wire(client, each, each, 3 * len(common)) for client in draft.drawn.tolist())
-            measures["simulated_seconds"] += slowest
-        report = replace(
-            report,
-            measures=measures,
-            bytes_up=report.bytes_up + took_part * each,
-            bytes_down=report.bytes_down + took_part * each,
-            exchanges=3 * len(common) + 1,
-        )
-        return replace(state, report=report)
+            slowest = max(devices.wire(client, each, each, exchanges) for client in draft.drawn.tolist())
+        return replace(state, report=report.adding(took_part * each, took_part * each, exchanges, slowest))

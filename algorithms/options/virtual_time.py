@@ -157,10 +157,6 @@ def _accounted(report: RoundReport, draft: Draft, attended: Attendance) -> Round
     algorithm, layouts = draft.algorithm, draft.fleet.layouts
     model, arrived = algorithm.model_bytes(layouts), len(attended.arrived)
     sent = len(attended.dropped) + sum(each.round == draft.number for each in attended.late)
-    return replace(
-        report,
-        bytes_down=report.bytes_down + sent * model,
-        bytes_up=report.bytes_up + arrived * (model - algorithm.saved_bytes(layouts)),
-        measures={**report.measures, "simulated_seconds": attended.ends - draft.state.now},
-        dropped=attended.dropped,
-    )
+    report = report.adding(arrived * (model - algorithm.saved_bytes(layouts)), sent * model)
+    report = report.measuring({"simulated_seconds": attended.ends - draft.state.now})
+    return replace(report, dropped=attended.dropped)

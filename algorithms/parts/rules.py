@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.errors import InputError, require
+from algorithms.core.errors import InputError, require, require_one
 from algorithms.core.layout import Memory
 from algorithms.core.report import Report
 from algorithms.parts.weighting import ClientLoss, LossKind
@@ -124,8 +124,7 @@ class LossAgreement:
         require(above, "algorithm.epsilon", self.epsilon, "a number > 0", "set algorithm.epsilon = 0.1")
         whole = isinstance(self.patience, int) and self.patience >= 1
         require(whole, "algorithm.patience", self.patience, "a whole number >= 1", "set algorithm.patience = 5")
-        known = self.deviation in ("population", "sample")
-        require(known, "algorithm.deviation", self.deviation, '"population" or "sample"', "use one")
+        require_one("algorithm.deviation", self.deviation, ("population", "sample"), "use one")
 
     def __call__(
         self, round_number: int, rounds: int | None, reports: Mapping[int, Report], memory: Memory
@@ -168,10 +167,8 @@ class SteadyStatistics:
         require(whole, "algorithm.width", self.width, "a whole number >= 2", "set algorithm.width = 20")
         above = isfinite(self.tau) and self.tau > 0
         require(above, "algorithm.tau", self.tau, "a number > 0", "set algorithm.tau = 0.0001")
-        known = self.decide in ("mean", "all", "any")
-        require(known, "algorithm.decide", self.decide, '"mean", "all" or "any"', "use one")
-        known = self.absent in ("ignore", "wait")
-        require(known, "algorithm.absent", self.absent, '"ignore" or "wait"', "use one")
+        require_one("algorithm.decide", self.decide, ("mean", "all", "any"), "use one")
+        require_one("algorithm.absent", self.absent, ("ignore", "wait"), "use one")
 
     def __call__(
         self, round_number: int, rounds: int | None, reports: Mapping[int, Report], memory: Memory

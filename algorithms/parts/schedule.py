@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, floor, isfinite
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.errors import InputError, require
+from algorithms.core.errors import InputError, require, require_one
 from algorithms.core.keys import Purpose, generator
 
 LateUpdates = Literal["drop", "stale"]
@@ -45,8 +45,7 @@ class Reporting:
         require(holds, "algorithm.over", self.over, "a number >= 1", "set algorithm.over = 1.3")
         holds = self.deadline is None or (isfinite(self.deadline) and self.deadline > 0)
         require(holds, "algorithm.deadline", self.deadline, "a number of seconds > 0", "leave it out for no deadline")
-        known = self.late in ("drop", "stale")
-        require(known, "algorithm.late", self.late, '"drop" or "stale"', 'set algorithm.late = "drop"')
+        require_one("algorithm.late", self.late, get_args(LateUpdates), 'set algorithm.late = "drop"')
         if self.late == "stale" and self.over == 1 and self.deadline is None:
             raise InputError(
                 'algorithm.late = "stale" without algorithm.over and algorithm.deadline: must stand with one of them, '
@@ -162,7 +161,7 @@ class Participation:
 
     @property
     def rate(self) -> float:
-        """Probability q that a client joins the cohort in Poisson sampling."""
+        """Share of the clients; in Poisson sampling the probability q that a client joins the cohort."""
         return 1.0 if self.fraction is None else self.fraction
 
     def size(self, clients: int) -> int:
@@ -174,9 +173,8 @@ class Participation:
         Raises:
             InputError: `cohort` is above `clients`, or the number of candidates does not fit.
         """
-        share = 1.0 if self.fraction is None else self.fraction
         # 0.29 x 100 is 28.999999999999996 in binary; rounding restores the product that was written down.
-        size = max(1, floor(round(share * clients, 9))) if self.cohort is None else self.cohort
+        size = max(1, floor(round(self.rate * clients, 9))) if self.cohort is None else self.cohort
         if self.cohort is not None and size > clients:
             raise InputError(
                 f"algorithm.cohort = {self.cohort}: must be at most {clients}, the number of training clients; "
@@ -268,8 +266,7 @@ class Rounds:
     def __post_init__(self) -> None:
         name, every = "algorithm.aggregate_every", self.aggregate_every
         require(isinstance(every, int) and every >= 1, name, every, "a whole number >= 1", f"set {name} = 1")
-        known = self.fewer in ("wait", "drop")
-        require(known, "algorithm.fewer", self.fewer, '"wait" or "drop"', 'set algorithm.fewer = "wait"')
+        require_one("algorithm.fewer", self.fewer, get_args(FewerClients), 'set algorithm.fewer = "wait"')
 
     def size(self, clients: int) -> int:
         """Return the number of client updates a round: the cohort's size."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
-from algorithms.core.errors import InputError, require
+from algorithms.core.errors import InputError, require_one
 from algorithms.core.report import Report
-from algorithms.core.returned import Returned, is_own, name_of
+from algorithms.core.returned import Returned, name_of
 
 Weighting: TypeAlias = Callable[[Report], float]
 """Return the weight of a client update, >= 0.
@@ -22,7 +22,7 @@ A weighting that reads more than the entries of every report names them in a pro
 def weight_of(weighting: Weighting, report: Report, client: int) -> float:
     """Return the weight of a client update; raise InputError if it is no number >= 0."""
     weight = weighting(report)
-    if is_own(weighting):
+    if not isinstance(weight, float):
         weight = Returned(f"weighting = {name_of(weighting)!r}").number("the weight", weight)
     if weight < 0:
         raise InputError(
@@ -67,7 +67,7 @@ def weighting_of(name: WeightingName) -> Weighting:
     Raises:
         InputError: the name is unknown.
     """
-    require(name in _NAMED, "algorithm.weighting", name, '"samples" or "equal"', 'set algorithm.weighting = "samples"')
+    require_one("algorithm.weighting", name, tuple(_NAMED), 'set algorithm.weighting = "samples"')
     return _NAMED[name]
 
 
@@ -90,8 +90,7 @@ class ClientLoss:
     of: LossKind = "training"
 
     def __post_init__(self) -> None:
-        known = self.of in get_args(LossKind)
-        require(known, "algorithm.loss", self.of, '"training" or "after"', 'set algorithm.loss = "training"')
+        require_one("algorithm.loss", self.of, get_args(LossKind), 'set algorithm.loss = "training"')
 
     @property
     def key(self) -> str:

@@ -21,7 +21,7 @@ from algorithms.parts.clustered import ChoiceContext
 from algorithms.parts.cohort import blocks_of
 from algorithms.parts.option import Draft, Received
 from algorithms.rounds.round import PendingRound, aggregate
-from algorithms.rounds.several import Groups, grouped, joined
+from algorithms.rounds.several import grouped, joined, start_groups
 from algorithms.training.batches import batch_losses
 from algorithms.training.loss import Loss
 from algorithms.training.worker import Worker
@@ -88,10 +88,10 @@ def start_clustered(state: State, algorithm: Algorithm, fleet: Fleet, clusters: 
     draft = Draft.of(state, algorithm, fleet).attended()
     choices = choices_of(draft.drawn, blocks_of(draft, draft.drawn), state, algorithm, fleet)
     parts = grouped(draft, state.models, choices)
-    groups = Groups(parts)
+    wait = start_groups(parts)
 
     def finish() -> State:
-        received = groups.received()
+        received = wait()
         whole, others = joined(received), (clusters - 1) * algorithm.model_bytes(fleet.layouts)
         whole = replace(whole, up=whole.up + CHOICE_BYTES, down=whole.down + others)
         return draft.published(whole, _served(draft, parts, received, choices))

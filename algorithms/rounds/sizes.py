@@ -16,7 +16,7 @@ from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.parts.option import Draft, Received
 from algorithms.rounds.round import PendingRound, served
-from algorithms.rounds.several import Groups, joined
+from algorithms.rounds.several import joined, start_groups
 from algorithms.training.choose import trainer
 from algorithms.training.local import Local
 from algorithms.training.resident import Resident
@@ -194,10 +194,10 @@ def start_sized(draft: Draft, views: Sequence[SlicedFleet], levels: NDArray[np.i
         replace(draft, fleet=view, state=replace(state, model=view.cut(state.model)), cohort=draft.drawn[levels == n])
         for n, view in enumerate(views)
     ]
-    groups = Groups(parts)
+    wait = start_groups(parts)
 
     def finish() -> State:
-        received = groups.received()
+        received = wait()
         total = SizedSum.of(state.model, draft.fleet.layouts.shared)
         for view, each in zip(views, received, strict=True):
             view.add(total, each.models or Sum.zero(view.layouts.shared))
