@@ -56,10 +56,9 @@ from algorithms.parts.clustered import ChoiceContext, OwnChoice
 from algorithms.parts.option import Option
 from algorithms.parts.rules import AfterRound, LossAgreement, Rule, SteadyStatistics
 from algorithms.parts.schedule import Participation, Rounds, Schedule
-from algorithms.parts.server import Assign, Mix, Momentum, Server, Stretched
+from algorithms.parts.server import Assign, Mix, Momentum, Server, Stretched, WeightedMix
 from algorithms.parts.sharing import Sharing
-from algorithms.parts.staleness import Hinge, Polynomial, WeightedMix
-from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed, Weighting
+from algorithms.parts.weighting import ClientLoss, Equal, Hinge, Polynomial, Samples, SamplesUsed, Weighting
 from algorithms.perfedavg import per_fedavg
 from algorithms.pfedme import pfedme
 from algorithms.qfedavg import q_fedavg

@@ -124,6 +124,30 @@ class Mix:
         return Packed(mixed.astype(mean.floats.dtype), mean.integers), memory
 
 
+@dataclass(frozen=True)
+class WeightedMix(Mix):
+    """Step towards the mean by alpha times the total weight.
+
+        w <- (1 - alpha_t) w + alpha_t mean,   alpha_t = alpha sum_k p_k
+
+    It is FedAsync's rule for models that arrive one by one. Their weights must be at most 1.
+
+    Args:
+        alpha: in (0, 1].
+
+    Raises:
+        InputError: alpha_t is above 1 (when the rule is applied).
+    """
+
+    def __call__(
+        self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout
+    ) -> tuple[Packed, Memory]:
+        length = self.alpha * total
+        allowed, remedy = "at most 1", "use a weighting of at most 1, or the rule mix"
+        require(length <= 1, "server.alpha x weight", length, allowed, remedy)
+        return Mix(length)(model, mean, total, memory, layout)
+
+
 def on_parameters(floats: NDArray[np.float64], mean: Packed, layout: Layout) -> Packed:
     """Return a model with stepped parameters; all other entries take the mean, so that variances stay positive.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
-from algorithms.core.errors import InputError, require_one
+from algorithms.core.errors import InputError, require, require_one
 from algorithms.core.report import Report
 from algorithms.core.returned import Returned, name_of
 
@@ -104,3 +105,45 @@ class ClientLoss:
 
     def __call__(self, report: Report) -> float:
         return report[self.key]
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """Weight that falls with the staleness s: (s + 1)^-a. It is 1 in synchronous rounds, which have s = 0.
+
+    Args:
+        a: >= 0.
+    """
+
+    a: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check("a", self.a)
+
+    def __call__(self, report: Report) -> float:
+        return float((report.get("staleness", 0.0) + 1) ** -self.a)
+
+
+@dataclass(frozen=True)
+class Hinge:
+    """Weight that falls once the staleness s exceeds b: 1 if s <= b, else 1 / (a (s - b) + 1).
+
+    Args:
+        a: >= 0.
+        b: >= 0.
+    """
+
+    a: float = 10.0
+    b: float = 4.0
+
+    def __post_init__(self) -> None:
+        _check("a", self.a)
+        _check("b", self.b)
+
+    def __call__(self, report: Report) -> float:
+        return 1 / (self.a * max(0.0, report.get("staleness", 0.0) - self.b) + 1)
+
+
+def _check(name: str, value: float) -> None:
+    holds = isfinite(value) and value >= 0
+    require(holds, f"algorithm.{name}", value, "a finite number >= 0", f"leave algorithm.{name} out")
