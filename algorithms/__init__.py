@@ -67,8 +67,7 @@ from algorithms.scaffold import scaffold
 from algorithms.sgp import sgp
 from algorithms.silobn import silobn
 from algorithms.staticbn import static_bn
-from algorithms.training.compute import Compute
-from algorithms.training.local import Local
+from algorithms.training.local import Compute, Local
 from algorithms.training.method import AffineTerm, Method, pull
 
 if TYPE_CHECKING:

@@ -62,7 +62,10 @@ class LossPower:
     q: float
     lr: float
 
-    needs = "loss_received", "change"
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Entries read in a report beside those that every report has."""
+        return "loss_received", "change"
 
     def __call__(self, report: Report) -> float:
         with np.errstate(over="ignore"):  # a weight of infinity is one of `Local.nonfinite`

@@ -75,11 +75,11 @@ class UpdateRows:
     def __len__(self) -> int:
         return len(self.clients)
 
-    def at(self, places: NDArray[np.int64]) -> UpdateRows:
-        """Return the rows at some places, in this order."""
-        order, columns = places.tolist(), {name: values[places] for name, values in self.report.items()}
-        personal, nonfinite = (tuple(each[place] for place in order) for each in (self.personal, self.nonfinite))
-        return UpdateRows(self.clients[places], columns, self.weights[places], personal, nonfinite)
+    def ordered(self, order: NDArray[np.int64]) -> UpdateRows:
+        """Return the rows at these places, in this order."""
+        places, columns = order.tolist(), {name: values[order] for name, values in self.report.items()}
+        personal, nonfinite = (tuple(each[place] for place in places) for each in (self.personal, self.nonfinite))
+        return UpdateRows(self.clients[order], columns, self.weights[order], personal, nonfinite)
 
     def column(self, name: str) -> NDArray[np.float64]:
         """Return an entry of all reports; NaN where a report lacks it."""

@@ -13,7 +13,7 @@ from algorithms.core.personal import PersonalLedger
 from algorithms.core.report import RoundReport
 
 if TYPE_CHECKING:
-    from torch import nn
+    import torch
 
 CLUSTERS = "clusters"
 """Name of the memory of several global models: `models`, `servers` (the memory of each one's rule), and `chosen`."""
@@ -102,7 +102,7 @@ class State:
         return replace(self, report=self.report and self.report.measuring(measures))
 
 
-def begin(module: nn.Module, fleet: Fleet, seed: int, rounds: int | None = None) -> State:
+def begin(module: torch.nn.Module, fleet: Fleet, seed: int, rounds: int | None = None) -> State:
     """Return the state before the first round.
 
     Args:

@@ -23,8 +23,7 @@ from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import Samples, Weighting
-from algorithms.training.compute import Compute
-from algorithms.training.local import Local
+from algorithms.training.local import Compute, Local
 
 if TYPE_CHECKING:
     import torch

@@ -235,9 +235,10 @@ class Trained:
 
     def keyed(self, place: int) -> AbstractContextManager[None]:
         """Seed the default generators if a user's own code may draw from them for a client's report or weight."""
-        if not is_own(self.updates.weighting) and set(UNDRAWN).issuperset(self.updates.needs):
+        worker, updates = self.worker, self.updates
+        if worker.own is None or not (is_own(updates.weighting) or set(updates.needs).difference(UNDRAWN)):
             return nullcontext()
-        return self.worker.keyed(Purpose.OWN_REPORT, self.counter(place), self.clients[place], self.updates.seed)
+        return worker.keyed(Purpose.OWN_REPORT, self.counter(place), self.clients[place], updates.seed)
 
 
 BATCHES = "batches/updates"

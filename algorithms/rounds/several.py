@@ -56,7 +56,7 @@ def joined(received: Sequence[Received]) -> Received:
     order = np.argsort(rows.clients)
     return replace(
         received[0],
-        rows=rows.at(order),
+        rows=rows.ordered(order),
         personal=reduce(Sum.plus, (each.personal for each in received)),
         blocks=np.concatenate([each.blocks + first for first, each in zip(firsts, received, strict=True)])[order],
         machine=dict(facts),
