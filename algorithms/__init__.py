@@ -39,13 +39,14 @@ from algorithms.hierfavg import Edges, hierfavg
 from algorithms.ifca import ifca
 from algorithms.lgfedavg import lg_fedavg
 from algorithms.moon import moon
-from algorithms.options.aggregation import GeometricMedian, Krum, Mean, Median, MultiKrum, Robust, TrimmedMean
+from algorithms.options.aggregation import GeometricMedian, Krum, Mean, Median, MultiKrum, TrimmedMean
 from algorithms.options.attack import Attack
 from algorithms.options.choice import PowerOfChoice
 from algorithms.options.downlink import Downlink
 from algorithms.options.importance import Importance
 from algorithms.options.own_selection import OwnSelection, SelectionContext
 from algorithms.options.privacy import AdaptiveClip, Privacy
+from algorithms.options.robust import Robust
 from algorithms.options.stages import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK
 from algorithms.options.topology import Topology
 from algorithms.options.uplink import Uplink
@@ -68,7 +69,8 @@ from algorithms.sgp import sgp
 from algorithms.silobn import silobn
 from algorithms.staticbn import static_bn
 from algorithms.training.local import Compute, Local
-from algorithms.training.method import AffineTerm, Method, pull
+from algorithms.training.method import Method
+from algorithms.training.terms import AffineTerm, pull
 
 if TYPE_CHECKING:
     from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output

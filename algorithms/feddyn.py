@@ -16,7 +16,8 @@ from algorithms.parts.schedule import Participation, Rounds
 from algorithms.parts.server import Assign, Server, on_parameters
 from algorithms.parts.weighting import Equal
 from algorithms.training.local import Local, require_defaults
-from algorithms.training.method import RECEIVED, AffineTerm, Method, pull
+from algorithms.training.method import Method
+from algorithms.training.terms import RECEIVED, AffineTerm, pull
 
 if TYPE_CHECKING:
     from algorithms.training.steps import LocalSteps

@@ -12,7 +12,8 @@ from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
 from algorithms.training.local_values import FLOAT32_MAX
-from algorithms.training.method import RECEIVED, AffineTerm, Method, pull
+from algorithms.training.method import Method
+from algorithms.training.terms import RECEIVED, AffineTerm, pull
 
 
 def fedprox(

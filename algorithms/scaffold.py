@@ -13,7 +13,8 @@ from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
-from algorithms.training.method import RECEIVED, AffineTerm, Method
+from algorithms.training.method import Method
+from algorithms.training.terms import RECEIVED, AffineTerm
 
 if TYPE_CHECKING:
     from algorithms.training.steps import LocalSteps

@@ -75,11 +75,15 @@ class UpdateRows:
     def __len__(self) -> int:
         return len(self.clients)
 
+    def __getitem__(self, part: slice) -> UpdateRows:
+        columns = {name: values[part] for name, values in self.report.items()}
+        return UpdateRows(self.clients[part], columns, self.weights[part], self.personal[part], self.nonfinite[part])
+
     def ordered(self, order: NDArray[np.int64]) -> UpdateRows:
         """Return the rows at these places, in this order."""
         places, columns = order.tolist(), {name: values[order] for name, values in self.report.items()}
-        personal, nonfinite = (tuple(each[place] for place in places) for each in (self.personal, self.nonfinite))
-        return UpdateRows(self.clients[order], columns, self.weights[order], personal, nonfinite)
+        personal, nonfinite = ([each[place] for place in places] for each in (self.personal, self.nonfinite))
+        return UpdateRows(self.clients[order], columns, self.weights[order], tuple(personal), tuple(nonfinite))
 
     def column(self, name: str) -> NDArray[np.float64]:
         """Return an entry of all reports; NaN where a report lacks it."""

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from algorithms.core.clients import Census
 from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
-from algorithms.options.aggregation import LOOKS, SINGLE_MODELS, Mean, Robust
+from algorithms.options.aggregation import Mean
+from algorithms.options.robust import LOOKS, SINGLE_MODELS, Robust
 from algorithms.parts.option import Conflict, Draft, Option, Updates
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.

@@ -77,7 +77,7 @@ class ReturnedUpdates(Function):
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         output = self.updates(worker, block, *values)
         rows = output.value.rows
-        return Output(tuple((rows.ordered(np.array([i])), model) for i, model in enumerate(output.objects)))
+        return Output(tuple((rows[i : i + 1], model) for i, model in enumerate(output.objects)))
 
 
 def start_arrivals(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:

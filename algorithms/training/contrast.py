@@ -12,8 +12,8 @@ from torch.nn.functional import cosine_similarity, softplus
 
 from algorithms.core.errors import InputError
 from algorithms.core.head import head_layers
-from algorithms.training.method import RECEIVED
 from algorithms.training.steps import LocalSteps
+from algorithms.training.terms import RECEIVED
 
 Entries = Mapping[str, torch.Tensor]
 Anchors = tuple[Entries, Entries, torch.Tensor]

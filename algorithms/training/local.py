@@ -20,9 +20,10 @@ from algorithms.core.head import ModelPart
 from algorithms.core.layout import Layout, Scope
 from algorithms.training.local_values import check_local
 from algorithms.training.loss import CrossEntropy, Loss
-from algorithms.training.method import AffineTerm, Method
+from algorithms.training.method import Method
 from algorithms.training.optimiser_names import OPTIMISERS, OWN
 from algorithms.training.own_update import OwnUpdate
+from algorithms.training.terms import AffineTerm
 
 if TYPE_CHECKING:
     from algorithms.training.steps import Arithmetic, Substep

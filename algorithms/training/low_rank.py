@@ -15,9 +15,9 @@ from algorithms.core.sums import Sum
 from algorithms.training.batches import stacked_batches
 from algorithms.training.fused import Layer, layers_of, losses_by_lane
 from algorithms.training.local import Local
-from algorithms.training.method import RECEIVED
 from algorithms.training.resident import Resident
 from algorithms.training.steps import Arithmetic, MomentumDirection
+from algorithms.training.terms import RECEIVED
 from algorithms.training.work import StackedBatch, Trainer, Work
 
 Tensor = torch.Tensor

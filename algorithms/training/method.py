@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from algorithms.core.clients import Census
 from algorithms.core.errors import InputError, require
 from algorithms.core.layout import Scope
+from algorithms.training.terms import RECEIVED, AffineTerm
 
 if TYPE_CHECKING:
     import torch
@@ -19,30 +20,6 @@ if TYPE_CHECKING:
 
     from algorithms.training.contrast import Contrast
     from algorithms.training.steps import LocalSteps, Substep
-
-
-RECEIVED = "received"
-"""Name under which terms read the weights that the client update received."""
-
-
-@dataclass(frozen=True)
-class AffineTerm:
-    """Term that is affine in the weights w: g <- g + a w + b v. Weight decay is `AffineTerm(a=decay)`.
-
-    Args:
-        a: factor of the weights.
-        b: factor of v.
-        v: name of stacks that stay constant during a client update: a slot of the method, or `RECEIVED`, "received".
-    """
-
-    a: float = 0.0
-    b: float = 0.0
-    v: str | None = None
-
-
-def pull(strength: float, to: str = RECEIVED) -> AffineTerm:
-    """Return the term strength (w - v), the gradient of strength / 2 ||w - v||^2; `to` names v."""
-    return AffineTerm(a=strength, b=-strength, v=to)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from algorithms.training.method import RECEIVED, AffineTerm
+from algorithms.training.terms import RECEIVED, AffineTerm
 
 Tensors = list[torch.Tensor]
 Stacks = Mapping[str, torch.Tensor]

@@ -52,7 +52,7 @@ def part_sections() -> dict[str, list[Any]]:
         "uplink and downlink": (uplink, algorithms.Downlink, uplink_stages),
         "weighting": (weighting,),
         "server": (server, algorithms.Adaptive, algorithms.Adam, algorithms.Yogi, algorithms.Adagrad),
-        "aggregate": (aggregation,),
+        "aggregate": (aggregation, algorithms.Robust),
         "attack": (attack,),
         "privacy": (algorithms.Privacy, algorithms.AdaptiveClip),
         "edges and levels": (algorithms.Edges, algorithms.Sizes),

@@ -33,7 +33,7 @@ from algorithms import (
 from algorithms.fedprox import Proximal
 from algorithms.names import ALGORITHMS
 from algorithms.training.low_rank import keeps_low_rank
-from algorithms.training.method import pull
+from algorithms.training.terms import pull
 from algorithms.training.work import Work
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import NEEDS_BATCH_NORM, clients, named, perceptron

@@ -13,8 +13,8 @@ from algorithms.fedprox import Proximal
 from algorithms.moon import Contrasted
 from algorithms.training import replay
 from algorithms.training.loss import CrossEntropy
-from algorithms.training.method import pull
 from algorithms.training.replay import Captured, Replays
+from algorithms.training.terms import pull
 from algorithms.training.work import Launch, Work
 from tests.kit.recorded import Recorded
 from tests.kit.stacked import seeded

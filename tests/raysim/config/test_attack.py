@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from algorithms.options.aggregation import Aggregate, Krum, Mean, Median, Robust, TrimmedMean
+from algorithms.options.aggregation import Aggregate, Krum, Mean, Median, TrimmedMean
 from algorithms.options.attack import Attack
+from algorithms.options.robust import Robust
 from algorithms.parts.server import Mix
 from raysim.config.experiment import Experiment
 
