@@ -5,15 +5,13 @@ from typing import TYPE_CHECKING
 
 from algorithms.apfl import apfl
 from algorithms.centralized import centralized
-from algorithms.core.availability import Availability
 from algorithms.core.batch_norm import freeze
 from algorithms.core.clients import Census, ClientData
-from algorithms.core.devices import Devices, DeviceTable, DrawnDevices
+from algorithms.core.devices import Availability, Devices, DeviceTable, DrawnDevices
 from algorithms.core.entries import Entry, Kind
 from algorithms.core.errors import DamagedError, DivergedError, InputError
 from algorithms.core.keys import Purpose, generator, torch_seed
-from algorithms.core.layout import Layout, Memory, Packed
-from algorithms.core.layouts import Layouts
+from algorithms.core.layout import Layout, Layouts, Memory, Packed
 from algorithms.core.personal import Location, PersonalLedger, PersonalStore
 from algorithms.core.report import RoundReport
 from algorithms.core.sums import Sum
@@ -53,17 +51,15 @@ from algorithms.options.stages import Clip, Noise, Quantise, RandomK, Sign, Stag
 from algorithms.options.topology import Topology
 from algorithms.options.uplink import Uplink
 from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
-from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.algorithm import Algorithm, phases
 from algorithms.parts.arrivals import Arrivals, Concurrent, Drawn, matching, parallelism
 from algorithms.parts.clustered import ChoiceContext, OwnChoice
 from algorithms.parts.option import Option
-from algorithms.parts.phases import phases
 from algorithms.parts.rules import AfterRound, LossAgreement, Rule, SteadyStatistics
 from algorithms.parts.schedule import Participation, Rounds, Schedule
-from algorithms.parts.server import Assign, Mix, Momentum, Server, Stretched
+from algorithms.parts.server import Assign, Mix, Momentum, Server, Stretched, WeightedMix
 from algorithms.parts.sharing import Sharing
-from algorithms.parts.staleness import Hinge, Polynomial, WeightedMix
-from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed, Weighting
+from algorithms.parts.weighting import ClientLoss, Equal, Hinge, Polynomial, Samples, SamplesUsed, Weighting
 from algorithms.perfedavg import per_fedavg
 from algorithms.pfedme import pfedme
 from algorithms.qfedavg import q_fedavg
@@ -72,8 +68,7 @@ from algorithms.scaffold import scaffold
 from algorithms.sgp import sgp
 from algorithms.silobn import silobn
 from algorithms.staticbn import static_bn
-from algorithms.training.compute import Compute
-from algorithms.training.local import Local
+from algorithms.training.local import Compute, Local
 from algorithms.training.method import Method
 from algorithms.training.terms import AffineTerm, pull
 
@@ -81,10 +76,8 @@ if TYPE_CHECKING:
     from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output
     from algorithms.core.state import State, TravellingModel, begin
     from algorithms.options.measures import BatchStatistics, Divergence
-    from algorithms.parts.client_update import ClientUpdates
-    from algorithms.parts.trained import ClientInput
-    from algorithms.rounds.global_model import aggregated_model, current_model
-    from algorithms.rounds.next_round import next_round, start_round
+    from algorithms.parts.client_update import ClientInput, ClientUpdates
+    from algorithms.rounds.next_round import aggregated_model, current_model, next_round, start_round
     from algorithms.rounds.round import PendingRound, start_synchronous
     from algorithms.training.augment import Augment, Augmented
     from algorithms.training.choose import choose, lanes_of, low_rank_trainer, trainer, with_format
@@ -260,11 +253,11 @@ __all__ = [
 
 # torch takes seconds to import, and an algorithm is described without it.
 _MODULES = {
-    "ClientInput": "algorithms.parts.trained",
+    "ClientInput": "algorithms.parts.client_update",
     "ClientUpdates": "algorithms.parts.client_update",
     **dict.fromkeys(("Block", "Fleet", "Function", "Outcome", "Output"), "algorithms.core.fleet"),
     "Worker": "algorithms.training.worker",
-    **dict.fromkeys(("aggregated_model", "current_model"), "algorithms.rounds.global_model"),
+    **dict.fromkeys(("aggregated_model", "current_model"), "algorithms.rounds.next_round"),
     "Resident": "algorithms.training.resident",
     **dict.fromkeys(("next_round", "start_round"), "algorithms.rounds.next_round"),
     **dict.fromkeys(("PendingRound", "start_synchronous"), "algorithms.rounds.round"),

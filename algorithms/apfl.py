@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from algorithms.core.entries import SECOND_MODEL
 from algorithms.core.errors import require
-from algorithms.core.layouts import Scope
+from algorithms.core.layout import Scope
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.schedule import Participation

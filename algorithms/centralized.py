@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from algorithms.core.errors import InputError, require
+from algorithms.core.fleet import Fleet
+from algorithms.core.state import State
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.schedule import Participation, Rounds
@@ -16,8 +18,6 @@ from algorithms.parts.sharing import Sharing
 from algorithms.training.local import Local
 
 if TYPE_CHECKING:
-    from algorithms.core.fleet import Fleet
-    from algorithms.core.state import State
     from algorithms.rounds.round import PendingRound
 
 ALL_CLIENTS = -1
@@ -37,7 +37,7 @@ class UnionRounds(Rounds):
 
 def start_union(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:
     """Start one update on the union of all training clients' samples, in one block; see `start_round`."""
-    from algorithms.core.blocks import block_over
+    from algorithms.core.fleet import block_over
     from algorithms.parts.cohort import Training, client_updates
     from algorithms.parts.option import Draft
     from algorithms.rounds.round import PendingRound
@@ -85,14 +85,8 @@ def centralized(participation: Participation, local: Local, server: Server = Ass
     Deviations: other optimisers than SGD and Adam start anew in each round. The draws are the first client's. One actor
     gathers the union, which must fit its memory. No bytes are counted, because nothing is sent.
     """
-    remedy = "leave it out"
-    require(
-        participation.cohort is None,
-        "algorithm.cohort",
-        participation.cohort,
-        "left out for united data, to take all clients",
-        remedy,
-    )
+    cohort, allowed, remedy = participation.cohort, "left out for united data, to take all clients", "leave it out"
+    require(cohort is None, "algorithm.cohort", cohort, allowed, remedy)
     plain = participation.active == 1 and participation.by == "uniform"
     what = (participation.active, participation.by)
     allowed = "left out for united data"

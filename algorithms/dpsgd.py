@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from algorithms.core.errors import require
+from algorithms.core.errors import require, require_one
+from algorithms.core.fleet import Fleet
+from algorithms.core.state import State
 from algorithms.options.topology import Gossip, Order, Topology
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.schedule import Participation, Rounds
@@ -15,8 +17,6 @@ from algorithms.parts.weighting import Equal
 from algorithms.training.local import Local
 
 if TYPE_CHECKING:
-    from algorithms.core.fleet import Fleet
-    from algorithms.core.state import State
     from algorithms.rounds.round import PendingRound
 
 
@@ -69,9 +69,7 @@ def gossip(
     participation: Participation, local: Local, server: Server, own_round: GossipRound, topology: Topology
 ) -> Algorithm:
     """Return the algorithm of clients that send each other whole models; arguments as in `dpsgd` and `Topology`."""
-    known = own_round.order in ("adapt-then-combine", "combine-then-adapt")
-    allowed = '"adapt-then-combine" or "combine-then-adapt"'
-    require(known, "algorithm.order", own_round.order, allowed, 'set algorithm.order = "adapt-then-combine"')
+    require_one("algorithm.order", own_round.order, get_args(Order), 'set algorithm.order = "adapt-then-combine"')
     holds = isinstance(server, Assign)
     require(holds, "server.rule", server, "'assign' if there is no server", "remove the table [server]")
     sharing = Sharing(weights="personal", affine="personal", statistics="personal")

@@ -8,10 +8,9 @@ from algorithms.fedprox import with_proximal
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Concurrent, Delay, Drawn
 from algorithms.parts.schedule import Participation
-from algorithms.parts.server import Server
+from algorithms.parts.server import Server, WeightedMix
 from algorithms.parts.sharing import Sharing
-from algorithms.parts.staleness import Hinge, Polynomial, WeightedMix
-from algorithms.parts.weighting import Equal, Weighting
+from algorithms.parts.weighting import Equal, Hinge, Polynomial, Weighting
 from algorithms.training.local import Local
 
 Staleness = Literal["constant", "polynomial", "hinge"]

@@ -5,8 +5,7 @@ from typing import Literal
 
 from algorithms.fedavg import fedavg
 from algorithms.fedprox import with_proximal
-from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.phases import phases
+from algorithms.parts.algorithm import Algorithm, phases
 from algorithms.parts.rules import LossAgreement
 from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server

@@ -6,9 +6,8 @@ from algorithms.fedasync import Staleness, asynchronous_round, staleness_weighti
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Concurrent
 from algorithms.parts.schedule import Participation
-from algorithms.parts.server import Server
+from algorithms.parts.server import Server, WeightedMix
 from algorithms.parts.sharing import Sharing
-from algorithms.parts.staleness import WeightedMix
 from algorithms.training.local import Local
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from algorithms.core.rows import Report
+from algorithms.core.report import Report, UpdateRows
 from algorithms.fedavg import fedavg
 from algorithms.fedprox import with_proximal
 from algorithms.parts.algorithm import Algorithm
@@ -16,9 +15,6 @@ from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server, Stretched
 from algorithms.parts.weighting import Weighting, WeightingName
 from algorithms.training.local import Local, require_defaults
-
-if TYPE_CHECKING:
-    from algorithms.core.rows import UpdateRows
 
 
 def fednova(

@@ -3,10 +3,9 @@
 from dataclasses import replace
 from typing import Literal
 
-from algorithms.core.errors import require
+from algorithms.core.errors import require_one
 from algorithms.fedavg import fedavg
-from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.phases import phases
+from algorithms.parts.algorithm import Algorithm, phases
 from algorithms.parts.rules import AfterRound, SteadyStatistics
 from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
@@ -56,8 +55,7 @@ def fixbn(
     Deviations: global momentum is averaged with the model's own weighting, while the paper names equation 6. For the
     open points of B.6 see `SteadyStatistics`.
     """
-    known = fixed in ("statistics", "affine", "both")
-    require(known, "algorithm.fixed", fixed, '"statistics", "affine" or "both"', 'set algorithm.fixed = "statistics"')
+    require_one("algorithm.fixed", fixed, ("statistics", "affine", "both"), 'set algorithm.fixed = "statistics"')
     first = fedavg(participation, local, server, weighting=weighting, maintained_momentum=maintained_momentum)
     rule = SteadyStatistics(width, tau, decide, absent) if fix_after == "window" else AfterRound(fix_after)
     second = replace(

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.clients import Census
-from algorithms.core.errors import InputError, require
+from algorithms.core.errors import InputError, require, require_one
+from algorithms.core.fleet import Fleet
 from algorithms.core.keys import Purpose, generator
+from algorithms.core.state import State
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.option import Conflict, Draft, Option, Received
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from algorithms.core.fleet import Fleet
-    from algorithms.core.state import State
     from algorithms.rounds.round import PendingRound
     from algorithms.rounds.sizes import SlicedFleet
     from algorithms.training.slicing import Slice
@@ -130,8 +130,7 @@ class Sizes(Option):
         fits = not self.shares or (len(self.shares) == len(self.levels) and all(0 < s < np.inf for s in self.shares))
         allowed = f"{len(self.levels)} numbers > 0, one for each level"
         require(fits, "algorithm.shares", self.shares, allowed, "leave it out for equal shares")
-        known = self.by in get_args(LevelsBy)
-        require(known, "algorithm.by", self.by, '"client", "round", "device" or "speed"', 'set algorithm.by = "client"')
+        require_one("algorithm.by", self.by, get_args(LevelsBy), 'set algorithm.by = "client"')
 
     @property
     def settings(self) -> Mapping[str, str]:

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from algorithms.core.clients import Census
 from algorithms.core.devices import DrawnDevices
-from algorithms.core.errors import InputError, require
+from algorithms.core.errors import InputError, require, require_one
+from algorithms.core.fleet import Fleet
 from algorithms.core.keys import Purpose, generator
+from algorithms.core.state import State
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.option import Conflict, Draft, Option, Received
@@ -22,8 +24,6 @@ from algorithms.parts.server import Assign, Server
 from algorithms.training.local import Local
 
 if TYPE_CHECKING:
-    from algorithms.core.fleet import Fleet
-    from algorithms.core.state import State
     from algorithms.rounds.round import PendingRound
 
 EdgesBy = Literal["drawn", "size", "label", "spread", "domain", "site"]
@@ -91,6 +91,7 @@ class Edges(Option):
     latency: float = 0.0
 
     name: ClassVar[str] = "edges"
+    setting: ClassVar[str] = "[edges]"
     in_own_rounds: ClassVar[bool] = True
     own_round: ClassVar[EdgeRound] = EdgeRound()
     columns: ClassVar[tuple[str, ...]] = ("cloud_bytes_up", "cloud_bytes_down")
@@ -113,9 +114,7 @@ class Edges(Option):
     )
 
     def __post_init__(self) -> None:
-        known = self.by in get_args(EdgesBy)
-        allowed = '"drawn", "size", "label", "spread", "domain" or "site"'
-        require(known, "edges.by", self.by, allowed, 'set edges.by = "drawn"')
+        require_one("edges.by", self.by, get_args(EdgesBy), 'set edges.by = "drawn"')
         for name, value in (("edges.number", self.number), ("edges.cloud_every", self.cloud_every)):
             whole = value is None or (isinstance(value, int) and value >= 1)
             require(whole, name, value, "a whole number >= 1", f"set {name} = 2")
@@ -124,10 +123,6 @@ class Edges(Option):
         for name in ("down", "up", "latency"):
             holds = isfinite(value := getattr(self, name)) and value >= 0
             require(holds, f"edges.{name}", value, "a finite number >= 0", f"set edges.{name} = 0")
-
-    @property
-    def settings(self) -> Mapping[str, str]:
-        return {"edges": "[edges]"}
 
     @property
     def reads(self) -> tuple[str, ...]:

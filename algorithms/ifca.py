@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from algorithms.core.errors import require
+from algorithms.core.fleet import Fleet
 from algorithms.core.returned import name_of
+from algorithms.core.state import State
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.clustered import Clustered, OwnChoice
@@ -16,8 +18,6 @@ from algorithms.parts.server import Assign, Server
 from algorithms.training.local import Local
 
 if TYPE_CHECKING:
-    from algorithms.core.fleet import Fleet
-    from algorithms.core.state import State
     from algorithms.rounds.round import PendingRound
 
 

@@ -9,8 +9,7 @@ from algorithms.parts.adaptive import Adagrad, Adam, Yogi
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.conflicts import conflicts_of
 from algorithms.parts.option import Conflict, Option
-from algorithms.parts.server import Assign, Mix, Momentum, Server
-from algorithms.parts.staleness import WeightedMix
+from algorithms.parts.server import Assign, Mix, Momentum, Server, WeightedMix
 
 ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     name.replace("_", "-"): each

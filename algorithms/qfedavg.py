@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from algorithms.core.errors import require
-from algorithms.core.rows import Report
+from algorithms.core.report import Report, UpdateRows
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server, Stretched
 from algorithms.training.local import Local
-
-if TYPE_CHECKING:
-    from algorithms.core.rows import UpdateRows
 
 LEAST = 1e-10
 """Smallest loss, added to each, because a power of 0 may be infinite."""

@@ -44,13 +44,8 @@ def scaffold(
     Weighted by samples, c moves by the weighted mean too.
     """
     require_defaults(local, "scaffold", "momentum", "optimizer", "lr_schedule", "method")
-    require(
-        participation.active == 1,
-        "algorithm.active",
-        participation.active,
-        "1.0 for scaffold (m is fixed)",
-        "leave it out",
-    )
+    active = participation.active
+    require(active == 1, "algorithm.active", active, "1.0 for scaffold (m is fixed)", "leave it out")
     fixed = participation.by != "poisson"
     require(fixed, "algorithm.sampling", participation.by, '"uniform" for scaffold (m is fixed)', "leave it out")
     late = participation.reporting.late

@@ -34,3 +34,9 @@ def require(holds: bool, what: str, value: object, allowed: str, remedy: str) ->
     """Raise `InputError` unless `holds`."""
     for line in wrong(holds, what, value, allowed, remedy):
         raise InputError(line)
+
+
+def require_one(what: str, value: object, allowed: Sequence[str], remedy: str) -> None:
+    """Raise `InputError` unless a value is one of some names."""
+    *names, last = (f'"{each}"' for each in allowed)
+    require(value in allowed, what, value, f"{', '.join(names)} or {last}", remedy)

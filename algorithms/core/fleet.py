@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.clients import Census
-from algorithms.core.layouts import Layouts
+from algorithms.core.layout import Layouts
 from algorithms.core.tree import Node, join_all
 
 SEVERAL = -1
@@ -80,8 +80,8 @@ class Function(Protocol):
         return 0
 
     def join(self, left: Any, right: Any) -> Any:
-        """Join the values of two neighbours; this may change the left one."""
-        ...
+        """Join the values of two neighbours, by default by adding them; this may change the left one."""
+        return left + right
 
     def __call__(self, worker: Any, block: Block, *values: Any) -> Output:
         """Run a block.
@@ -92,6 +92,23 @@ class Function(Protocol):
             values: values of the common references, then those of the block's own references.
         """
         ...
+
+
+@dataclass(frozen=True)
+class Around(Function):
+    """Function around another one: by default it leaves the same objects behind, and joins values as that one does.
+
+    Args:
+        inner: function that it calls.
+    """
+
+    inner: Function
+
+    def objects(self, block: Block) -> int:
+        return self.inner.objects(block)
+
+    def join(self, left: Any, right: Any) -> Any:
+        return self.inner.join(left, right)
 
 
 class Fleet(Protocol):
@@ -156,3 +173,22 @@ def cut(count: int, size: int, sites: Sequence[int] | NDArray[np.int64] | None =
     changes = [] if sites is None else (np.flatnonzero(np.diff(sites)) + 1).tolist()
     runs = pairwise([0, *changes, count])
     return [slice(start, min(start + size, stop)) for first, stop in runs for start in range(first, stop, size)]
+
+
+def common_site(sites: Sequence[int] | NDArray[np.int64] | None) -> int | None:
+    """Return the one site of some clients, or `SEVERAL`; None if there are no sites."""
+    if sites is None or not len(sites):
+        return None
+    return int(sites[0]) if np.all(np.equal(sites, sites[0])) else SEVERAL
+
+
+def block_over(clients: NDArray[np.int64], fleet: Fleet, number: int = 0) -> Block:
+    """Return one block of all these clients."""
+    samples, site = int(fleet.census.of(clients).sum()), common_site(fleet.census.sites_of(clients))
+    return Block(number, tuple(clients.tolist()), samples, site=site)
+
+
+def blocks_over(clients: NDArray[np.int64], fleet: Fleet) -> list[Block]:
+    """Cut clients into blocks."""
+    parts = cut(len(clients), fleet.block_size(len(clients)), fleet.census.sites_of(clients))
+    return [block_over(clients[part], fleet, number) for number, part in enumerate(parts)]

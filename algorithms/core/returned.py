@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from numpy.typing import NDArray
+
 from algorithms.core.errors import InputError
 
 Kind = TypeVar("Kind")
@@ -27,6 +29,13 @@ def encodes(name: object) -> bool:
         return isinstance(name, str) and name.encode() is not None
     except UnicodeEncodeError:
         return False
+
+
+def read_only(values: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy of an array that a user's own code cannot change."""
+    copied = values.copy()
+    copied.flags.writeable = False
+    return copied
 
 
 def names_of(thing: object, what: str) -> tuple[str, ...]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from algorithms.core.finite import check_initial
 from algorithms.core.fleet import Fleet, Reference
 from algorithms.core.layout import Packed
 from algorithms.core.personal import PersonalLedger
 from algorithms.core.report import RoundReport
+
+if TYPE_CHECKING:
+    import torch
 
 CLUSTERS = "clusters"
 """Name of the memory of several global models: `models`, `servers` (the memory of each one's rule), and `chosen`."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.core.clients import Census
 from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
 from algorithms.options.aggregation import Mean
@@ -20,8 +21,7 @@ from algorithms.parts.option import Conflict, Draft, Option, Updates
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
 
-    from algorithms.core.clients import Census
-    from algorithms.parts.trained import Trained
+    from algorithms.parts.client_update import Trained
     from algorithms.training.work import Work
 
 

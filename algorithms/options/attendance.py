@@ -4,22 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from math import inf, nextafter
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.devices import Devices
+from algorithms.core.devices import Devices, DrawnDevices
 from algorithms.core.errors import InputError
+from algorithms.core.fleet import Fleet
 from algorithms.core.keys import Purpose, generator
 from algorithms.core.report import DroppedUpdates
-from algorithms.options.durations import Cost, durations
+from algorithms.core.state import State
 from algorithms.options.oort import Oort
 from algorithms.options.own_selection import OwnSelection
 from algorithms.parts.arrivals import nobody
-from algorithms.parts.option import Draft
-from algorithms.parts.reporting import Reporting
+from algorithms.parts.option import Draft, Parts
+from algorithms.parts.schedule import Reporting
+
+Cost = tuple[float, float]
+"""Cost of a client update: samples that pass through training, repeats included, and virtual seconds."""
+
+
+def durations(state: State, algorithm: Parts, fleet: Fleet) -> Callable[[int], Cost]:
+    """Return the cost of a client's update on its device by its id; batches that batch norm may skip count."""
+    devices, size = fleet.census.devices or DrawnDevices(), algorithm.model_bytes(fleet.layouts)
+    local, up = algorithm.local.fitted(fleet.census), size - algorithm.saved_bytes(fleet.layouts)
+
+    @cache
+    def passed(samples: int) -> int:
+        return sum(len(rows) for rows in local.plan(samples, 1, 0, lambda _: np.random.default_rng(0)))
+
+    def cost(client: int) -> Cost:
+        used = passed(int(fleet.census.of(np.array([client]))[0]))
+        return used, devices.seconds(state.seed, client, local.method.models * used, size, up)
+
+    return cost
 
 
 class LateUpdate(NamedTuple):

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from algorithms.core.errors import InputError
+from algorithms.core.layout import Layouts
 from algorithms.core.returned import Returned, is_own, name_of
 from algorithms.options.stages import Changes, Clip, Message, Noise, RandomK, Stage
 from algorithms.parts.option import Option, Parts
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
-
-    from algorithms.core.layouts import Layouts
 
 
 FEEDBACK = "feedback"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import nan
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.errors import require
+from algorithms.core.state import State
 from algorithms.parts.option import Draft, Option, Received
-
-if TYPE_CHECKING:
-    from algorithms.core.state import State
 
 
 @dataclass(frozen=True)

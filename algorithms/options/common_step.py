@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from algorithms.core.errors import InputError
+from algorithms.core.state import State
 from algorithms.parts.option import Draft, Option, Received, Updates
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
     from torch import nn
 
-    from algorithms.core.state import State
     from algorithms.options.exchange import Common
 
 DROPOUT = (
@@ -37,7 +37,7 @@ class CommonStep(Option):
             raise InputError(DROPOUT)
 
     def attend(self, draft: Draft) -> Draft:
-        from algorithms.core.blocks import block_over
+        from algorithms.core.fleet import block_over
         from algorithms.options.exchange import Exchange
         from algorithms.parts.cohort import client_updates
 
@@ -61,16 +61,7 @@ class CommonStep(Option):
         took_part = int((received.rows.column("used") > 0).sum())
         if report is None:
             return state
-        each = sum(layer.nbytes for layer in common)
-        measures = dict(report.measures)
+        each, exchanges, slowest = sum(layer.nbytes for layer in common), 3 * len(common), 0.0
         if devices is not None and took_part:
-            slowest = max(devices.wire(client, each, each, 3 * len(common)) for client in draft.drawn.tolist())
-            measures["simulated_seconds"] += slowest
-        report = replace(
-            report,
-            measures=measures,
-            bytes_up=report.bytes_up + took_part * each,
-            bytes_down=report.bytes_down + took_part * each,
-            exchanges=3 * len(common) + 1,
-        )
-        return replace(state, report=report)
+            slowest = max(devices.wire(client, each, each, exchanges) for client in draft.drawn.tolist())
+        return replace(state, report=report.adding(took_part * each, took_part * each, exchanges, slowest))

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.core.fleet import Fleet
 from algorithms.core.keys import Purpose, torch_seed
 from algorithms.core.layout import Floats, Packed
+from algorithms.core.state import State
 from algorithms.options.chain import StageChain
 from algorithms.options.stages import Changes
-from algorithms.parts.option import Conflict
-
-if TYPE_CHECKING:
-    from algorithms.core.fleet import Fleet
-    from algorithms.core.state import State
-    from algorithms.parts.option import Draft, Received
+from algorithms.parts.option import Conflict, Draft, Received
 
 WHOLE = "remove [downlink], or use another algorithm"
 

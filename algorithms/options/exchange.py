@@ -17,10 +17,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from algorithms.core.batch_norm import live_batch_norms, train_mode
 from algorithms.core.errors import InputError
-from algorithms.core.fleet import Block, Function, Output
+from algorithms.core.fleet import Around, Block, Function, Output
 from algorithms.core.layout import Floats
-from algorithms.parts.client_update import ClientUpdates
-from algorithms.parts.trained import NO_INPUT
+from algorithms.parts.client_update import NO_INPUT, ClientUpdates
 from algorithms.training.batches import stacked_batches
 from algorithms.training.local import Local
 from algorithms.training.resident import Resident
@@ -175,26 +174,18 @@ class Together(Trainer):
 
 
 @dataclass(frozen=True)
-class AfterCommonStep(Function):
+class AfterCommonStep(Around):
     """Client updates by a trainer that takes the common step first.
 
     Args:
-        updates: client updates.
         common: common statistics of each batch-norm layer.
     """
 
-    updates: Function
     common: tuple[Common, ...]
-
-    def objects(self, block: Block) -> int:
-        return self.updates.objects(block)
-
-    def join(self, left: Any, right: Any) -> Any:
-        return self.updates.join(left, right)
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         trainer = Together(worker.resident, worker.trainer, self.common)
-        return self.updates(replace(worker, trainer=trainer), block, *values)
+        return self.inner(replace(worker, trainer=trainer), block, *values)
 
 
 def _first(work: Work) -> tuple[torch.Tensor, torch.Tensor]:

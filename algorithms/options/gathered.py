@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms.core.fleet import Block, Function, Output, map_joined
+from algorithms.core.fleet import Around, Block, Function, Output, map_joined
 from algorithms.core.layout import ALIGNMENT, Layout, Packed
 from algorithms.core.sums import Sum
 from algorithms.options.aggregation import Aggregate, GeometricMedian, Krum, Mean, Median, TrimmedMean
-from algorithms.parts.client_update import ClientUpdates, UpdateSums
+from algorithms.parts.client_update import ClientUpdates
 from algorithms.parts.option import Draft, Received
 from algorithms.training.worker import Worker
 
@@ -54,27 +54,22 @@ class Colluding(Protocol):
 
 
 @dataclass(frozen=True)
-class Gathered(Function):
+class Gathered(Around):
     """Client updates of a block that leave their models behind, an object [clients, slice] for each slice.
 
     The sum of models has no floating values: it only has the largest counters and the total weight.
 
     Args:
-        updates: client updates that leave each model behind.
         slices: slices of a model's floating values.
     """
 
-    updates: ClientUpdates
     slices: tuple[slice, ...]
 
     def objects(self, block: Block) -> int:
         return len(self.slices)
 
-    def join(self, left: UpdateSums, right: UpdateSums) -> UpdateSums:
-        return self.updates.join(left, right)
-
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
-        output = self.updates(worker, block, *values)
+        output = self.inner(worker, block, *values)
         result, models = output.value, output.objects
         counters = replace(Sum.zero(worker.resident.layouts.shared), floats=np.zeros(0))
         for model, weight in zip(models, result.rows.weights.tolist(), strict=True):
@@ -114,9 +109,6 @@ class OfSlices(Function):
 @dataclass(frozen=True, eq=False)
 class Products(OfSlices):
     """Scalar products of all pairs of updates over a slice, [m, m]; neighbours add up."""
-
-    def join(self, left: Any, right: Any) -> Any:
-        return left + right
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         received, rows = self.values(block, worker.resident.layouts.shared, *values)

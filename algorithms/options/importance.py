@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.errors import require
+from algorithms.core.errors import require, require_one
+from algorithms.core.state import State
 from algorithms.parts.option import Conflict, Draft, Option, Received
-
-if TYPE_CHECKING:
-    from algorithms.core.state import State
 
 ScoredBy = Literal["batches", "samples"]
 
@@ -55,10 +53,8 @@ class Importance(Option):
 
     def __post_init__(self) -> None:
         require(0 < self.gamma <= 1, "algorithm.gamma", self.gamma, "in (0, 1]", "set algorithm.gamma = 0.9")
-        known = self.per in ("batches", "samples")
-        require(known, "algorithm.per", self.per, '"batches" or "samples"', 'set algorithm.per = "batches"')
-        known = self.start in ("score", "equal")
-        require(known, "algorithm.start", self.start, '"score" or "equal"', 'set algorithm.start = "score"')
+        require_one("algorithm.per", self.per, ("batches", "samples"), 'set algorithm.per = "batches"')
+        require_one("algorithm.start", self.start, ("score", "equal"), 'set algorithm.start = "score"')
 
     @property
     def key(self) -> str:
@@ -90,7 +86,7 @@ class Importance(Option):
 
     def _initial(self, draft: Draft) -> NDArray[np.float64]:
         """Return the clients' chances before the first round, [K], in the census' order."""
-        from algorithms.core.blocks import blocks_over
+        from algorithms.core.fleet import blocks_over
         from algorithms.options.scores import scores_of
         from algorithms.parts.cohort import client_updates
 

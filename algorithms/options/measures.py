@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.fleet import Block, Function, Output
+from algorithms.core.fleet import Around, Block, Output
 from algorithms.core.layout import Layout, Packed
-from algorithms.core.rows import UpdateRows
+from algorithms.core.report import UpdateRows
 from algorithms.core.state import State
-from algorithms.core.windows import Windows, entered, variances
+from algorithms.parts.client_update import Trained
 from algorithms.parts.option import Draft, Option, Received, Updates
-from algorithms.parts.trained import Trained
+from algorithms.parts.rules import Windows, entered, variances
 from algorithms.training.reports import statistics
 from algorithms.training.worker import Worker
 
@@ -78,24 +78,12 @@ class Directions:
 
 
 @dataclass(frozen=True)
-class Compared(Function):
-    """Client updates whose models' directions are summed beside them.
-
-    Args:
-        updates: client updates.
-    """
-
-    updates: Function
-
-    def objects(self, block: Block) -> int:
-        return self.updates.objects(block)
-
-    def join(self, left: Any, right: Any) -> Any:
-        return self.updates.join(left, right)
+class Compared(Around):
+    """Client updates whose models' directions are summed beside them."""
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         directions = Directions.zero(worker.resident.layouts.shared)
-        output = self.updates(replace(worker, watches=(*worker.watches, directions.watch)), block, *values)
+        output = self.inner(replace(worker, watches=(*worker.watches, directions.watch)), block, *values)
         beside = {**output.value.beside, Divergence.name: directions}
         return replace(output, value=replace(output.value, beside=beside))
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil, isfinite, log
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.drawing import draw_weighted
 from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
+from algorithms.core.report import UpdateRows
+from algorithms.core.state import State
 from algorithms.parts.option import Draft, Option, Received
-
-if TYPE_CHECKING:
-    from algorithms.core.rows import UpdateRows
-    from algorithms.core.state import State
+from algorithms.parts.schedule import draw_weighted
 
 Utilities = Mapping[str, NDArray[np.float64]]
 """Memory of Oort by name: `utility` (NaN if unexplored), `last` round, `seconds`, [K]; `rounds`, [r]; `pace`, [1]."""

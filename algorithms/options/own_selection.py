@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.keys import Purpose, generator
-from algorithms.core.returned import Returned, encodes, names_of
+from algorithms.core.returned import Returned, encodes, names_of, read_only
+from algorithms.core.state import State
 from algorithms.parts.option import Conflict, Draft, Option, Received
-
-if TYPE_CHECKING:
-    from algorithms.core.state import State
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -90,10 +88,10 @@ class OwnSelection(Option):
         context = SelectionContext(
             draft.number,
             min(draft.size, most),
-            _read_only(census.clients),
-            _read_only(census.samples),
-            _read_only(np.isin(census.clients, free)),
-            {name: _read_only(column) for name, column in kept.get("reports", {}).items()},
+            read_only(census.clients),
+            read_only(census.samples),
+            read_only(np.isin(census.clients, free)),
+            {name: read_only(column) for name, column in kept.get("reports", {}).items()},
             {name: value.copy() for name, value in kept.get("memory", {}).items()},
             generator(state.seed, Purpose.OWN_SELECTION, draft.number),
         )
@@ -143,9 +141,3 @@ class OwnSelection(Option):
 
 def _is_id(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _read_only(values: NDArray[Any]) -> NDArray[Any]:
-    copied = values.copy()
-    copied.flags.writeable = False
-    return copied

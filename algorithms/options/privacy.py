@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import exp, isfinite, sqrt
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
+from algorithms.core.layout import Layouts
+from algorithms.core.report import UpdateRows
+from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.options.uplink import clipped
 from algorithms.parts.option import Conflict, Draft, Option, Received, Updates
-
-if TYPE_CHECKING:
-    from algorithms.core.layouts import Layouts
-    from algorithms.core.rows import UpdateRows
-    from algorithms.core.state import State
 
 Rules = Iterator[tuple[str, bool, str]]
 

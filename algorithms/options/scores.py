@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from algorithms.core.fleet import Block, Function, Output, map_joined
 from algorithms.core.state import State
-from algorithms.parts.client_update import ClientUpdates
+from algorithms.parts.client_update import NO_INPUT, ClientUpdates
 from algorithms.parts.option import Draft
-from algorithms.parts.trained import NO_INPUT
 from algorithms.training.reports import REPORTS, FinishedUpdate
 from algorithms.training.worker import Worker
 
@@ -35,9 +34,6 @@ class Scores(Function):
     updates: ClientUpdates
     key: str
     nothing: float = 0.0
-
-    def join(self, left: list[float], right: list[float]) -> list[float]:
-        return left + right
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         model, newcomer = values[0]
@@ -68,15 +64,8 @@ def scored_by(draft: Draft, clients: NDArray[np.int64], state: State) -> State:
     average = fleet.layouts.personal.nbytes if newcomer == "average" else 0
     new = [draft.state.personal.latest(client, draft.state.round) is None for client in clients.tolist()]
     down = [draft.algorithm.model_bytes(fleet.layouts) + average * each for each in new]
-    measures = dict(report.measures)
-    if "simulated_seconds" in measures and fleet.census.devices is not None:
+    seconds = 0.0
+    if "simulated_seconds" in report.measures and fleet.census.devices is not None:
         passes = zip(clients.tolist(), fleet.census.of(clients).tolist(), down, repeat(SCORE_BYTES), strict=False)
-        measures["simulated_seconds"] += fleet.census.devices.round(state.seed, passes)
-    report = replace(
-        report,
-        bytes_up=report.bytes_up + SCORE_BYTES * len(clients),
-        bytes_down=report.bytes_down + sum(down),
-        exchanges=report.exchanges + 1,
-        measures=measures,
-    )
-    return replace(state, report=report)
+        seconds = fleet.census.devices.round(state.seed, passes)
+    return replace(state, report=report.adding(SCORE_BYTES * len(clients), sum(down), 1, seconds))

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from algorithms.core.layout import Packed
 from algorithms.options.chain import FEEDBACK, StageChain
 from algorithms.options.stages import Changes
-
-if TYPE_CHECKING:
-    from algorithms.core.layout import Packed
-    from algorithms.training.local import Local
-    from algorithms.training.resident import Resident
+from algorithms.training.local import Local
+from algorithms.training.resident import Resident
 
 CACHED = 2**20
 """Values of the models that are clipped at a time: 4 MiB in float32."""

@@ -8,7 +8,7 @@ from math import ceil, isfinite, sqrt
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from algorithms.core.errors import require
+from algorithms.core.errors import require, require_one
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
@@ -133,7 +133,7 @@ class Clip(Stage):
 
     def __post_init__(self) -> None:
         require(self.norm > 0, "uplink.norm", self.norm, "a number > 0", "set norm = 1.0")
-        require(self.by in ("model", "layer"), "uplink.by", self.by, '"model" or "layer"', 'set by = "model"')
+        require_one("uplink.by", self.by, ("model", "layer"), 'set by = "model"')
 
     def __call__(self, changes: Changes) -> Changes:
         import torch

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError, require
+from algorithms.core.fleet import Fleet
 from algorithms.core.keys import Purpose, generator
-from algorithms.core.layouts import BESIDE
+from algorithms.core.layout import BESIDE, Layout
+from algorithms.core.state import State
 from algorithms.parts.option import Conflict, Option, Parts, Setting
-
-if TYPE_CHECKING:
-    from algorithms.core.devices import Devices
-    from algorithms.core.fleet import Fleet
-    from algorithms.core.layout import Layout
-    from algorithms.core.state import State
 
 Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Places of the clients that send, and of those that receive, [E] each."""

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from algorithms.core.errors import InputError
 from algorithms.core.keys import Purpose, torch_seed
+from algorithms.core.layout import Layouts
 from algorithms.options.chain import FEEDBACK, StageChain
 from algorithms.options.stages import Clip
 from algorithms.parts.option import Conflict, Draft, Parts, Updates
 
 if TYPE_CHECKING:
-    from algorithms.core.layouts import Layouts
-    from algorithms.parts.client_update import ClientUpdates
-    from algorithms.parts.trained import Trained
+    from algorithms.parts.client_update import ClientUpdates, Trained
     from algorithms.training.work import Work
 
 

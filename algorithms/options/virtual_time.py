@@ -14,13 +14,43 @@ from numpy.typing import NDArray
 from algorithms.core.devices import Devices
 from algorithms.core.fleet import Fleet
 from algorithms.core.layout import Packed
-from algorithms.core.report import RoundReport
-from algorithms.core.rows import UpdateRows
+from algorithms.core.report import RoundReport, UpdateRows
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.options.attendance import Attendance, LateUpdate, attend
 from algorithms.parts.cohort import Training, blocks_of, client_updates
 from algorithms.parts.option import Draft, Option, Received, Updates
+
+
+@dataclass(frozen=True)
+class DeviceSeconds(Option):
+    """Virtual seconds of a round: those of its slowest client update. See `Devices.seconds`."""
+
+    name: ClassVar[str] = "devices"
+
+    def publish(self, draft: Draft, received: Received, state: State) -> State:
+        devices, rows = draft.fleet.census.devices, received.rows
+        if devices is None:
+            return state
+        passed = draft.algorithm.local.method.models * rows.column("used")
+        columns = rows.clients, passed, received.down, received.up
+        updates = zip(*(column.tolist() for column in columns), strict=True)
+        return state.measuring({"simulated_seconds": devices.round(state.seed, updates)})
+
+
+@dataclass(frozen=True)
+class Joins(Option):
+    """Cohorts of the clients that have joined; `fraction` is a share of these. See `Census.joins`."""
+
+    name: ClassVar[str] = "joins"
+
+    def attend(self, draft: Draft) -> Draft:
+        census, participation = draft.fleet.census, draft.algorithm.schedule.participation
+        if census.joins is None:
+            return draft
+        joined = census.joins <= draft.number
+        size = draft.size if participation.fraction is None else min(draft.size, participation.size(int(joined.sum())))
+        return replace(draft, clients=draft.clients[joined], weights=draft.weights[joined], size=size)
 
 
 @dataclass(frozen=True)
@@ -85,13 +115,12 @@ def _train_late(draft: Draft, arrived: Sequence[LateUpdate]) -> Iterator[Receive
     An update that is s rounds late has 1 / sqrt(1 + s) of its weight, and its change applies to the present model.
     """
     models: Mapping[int, Packed] = draft.state.of(VirtualTime.name).get("models", {})
-    for number, updates in groupby(arrived, key=lambda each: each.round):
-        clients = np.array([each.client for each in updates])
+    for number, group in groupby(arrived, key=lambda each: each.round):
+        clients = np.array([each.client for each in group])
         then = replace(draft.state, round=number - 1, model=models[number])
         sent = replace(Draft.of(then, draft.algorithm, draft.fleet), cohort=clients)
-        received = Training(sent, sent.on_the_way(client_updates(sent)), blocks_of(sent, clients)).received(
-            draft.number
-        )
+        updates = sent.wrapped(client_updates(sent), sent_alone=True)
+        received = Training(sent, updates, blocks_of(sent, clients)).received(draft.number)
         stale = draft.number - number
         moved = _moved(received.models, stale, then.model, draft.state.model, draft.fleet)
         yield replace(received, rows=_stale(received.rows, stale), models=moved)
@@ -128,10 +157,6 @@ def _accounted(report: RoundReport, draft: Draft, attended: Attendance) -> Round
     algorithm, layouts = draft.algorithm, draft.fleet.layouts
     model, arrived = algorithm.model_bytes(layouts), len(attended.arrived)
     sent = len(attended.dropped) + sum(each.round == draft.number for each in attended.late)
-    return replace(
-        report,
-        bytes_down=report.bytes_down + sent * model,
-        bytes_up=report.bytes_up + arrived * (model - algorithm.saved_bytes(layouts)),
-        measures={**report.measures, "simulated_seconds": attended.ends - draft.state.now},
-        dropped=attended.dropped,
-    )
+    report = report.adding(arrived * (model - algorithm.saved_bytes(layouts)), sent * model)
+    report = report.measuring({"simulated_seconds": attended.ends - draft.state.now})
+    return replace(report, dropped=attended.dropped)

@@ -10,26 +10,25 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from algorithms.core.entries import Kind
 from algorithms.core.errors import InputError, require
-from algorithms.core.layout import Layout
-from algorithms.core.layouts import Layouts, Scope
+from algorithms.core.layout import Layout, Layouts, Scope
 from algorithms.core.returned import names_of
-from algorithms.parts.combinations import check_parts
+from algorithms.parts.clustered import Clustered
+from algorithms.parts.combinations import check_declared, check_parts
 from algorithms.parts.conflicts import check_conflicts
-from algorithms.parts.declared import check_declared
 from algorithms.parts.newcomers import AverageForNewcomers
 from algorithms.parts.option import Option, OptionKind
 from algorithms.parts.ordering import ordered
-from algorithms.parts.rules import Rule
+from algorithms.parts.rules import AfterRound, Rule
 from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import Samples, Weighting
-from algorithms.training.compute import Compute
-from algorithms.training.local import Local
+from algorithms.training.local import Compute, Local
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
 
 RoundFunction: TypeAlias = Callable[..., Any]
 """Do one round in an algorithm's own way, with the signature of `algorithms.rounds.round.start_round`."""
@@ -210,3 +209,35 @@ class Algorithm:
         """Return the algorithm with one way of computing in all phases."""
         then = self.then and self.then.computed(compute)
         return replace(self, local=replace(self.local, compute=compute), then=then)
+
+
+def phases(first: Algorithm, *following: tuple[int | float | Rule, Algorithm]) -> Algorithm:
+    """Compose an algorithm of phases: each begins at the first aggregation after its rule has fired.
+
+    Args:
+        first: first phase.
+        following: for each later phase its parts, preceded by a rule or the last round before it (see `AfterRound`).
+
+    Raises:
+        InputError: two phases share the model's entries differently, or are computed differently, or a phase has other
+            clusters than the one before it.
+    """
+    if not following:
+        return first
+    (rule, then), *rest = following
+    for name, one, other in (
+        ("sharing", first.sharing, then.sharing),
+        ("local.compute", first.local.compute, then.local.compute),
+    ):
+        if one != other:
+            raise InputError(
+                f"{name} = {other} in a later phase: must be {one} as in the first, because models and personal state "
+                "go on; give both phases the same"
+            )
+    own = first.own_round
+    if isinstance(own, Clustered) and then.own_round != own:
+        raise InputError(
+            f"a phase after one of {own.clusters} clusters: must have as many, because the models of all clusters go "
+            f"on; use ifca with clusters = {own.clusters} in the later phase"
+        )
+    return replace(first, until=AfterRound(rule) if isinstance(rule, int | float) else rule, then=phases(then, *rest))

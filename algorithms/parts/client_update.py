@@ -3,22 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from math import isfinite, nan
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from algorithms.core.errors import DivergedError, InputError
 from algorithms.core.fleet import Block, Function, Output
 from algorithms.core.keys import Purpose, Streams, generator, torch_seed
-from algorithms.core.layout import Packed
-from algorithms.core.layouts import Layouts
-from algorithms.core.rows import NO_ROWS, UpdateRows
+from algorithms.core.layout import Layouts, Packed
+from algorithms.core.personal import Location
+from algorithms.core.report import NO_ROWS, Report, UpdateRows
+from algorithms.core.returned import is_own
 from algorithms.core.sums import Sum
-from algorithms.parts.trained import ClientInput, Trained, UpdateSettings
-from algorithms.parts.update_rows import BATCHES, kept, rows_of
+from algorithms.parts.weighting import Weighting, weight_of
+from algorithms.training.local import Local
+from algorithms.training.loss import labelled
+from algorithms.training.reports import REPORTS, UNDRAWN, FinishedUpdate
 from algorithms.training.work import Trainer, Work
 from algorithms.training.worker import Worker
+
+
+@dataclass(frozen=True)
+class ClientInput:
+    """Input of one client update beside its model.
+
+    Args:
+        personal: location of the client's personal entries; None if it has none yet.
+        weight: weight of the received model; 0 after an aggregation.
+        counter: counter of the random draws; None for the round number, unless a client may train twice in a round.
+    """
+
+    personal: Location | None
+    weight: float
+    counter: int | None = None
+
+
+NO_INPUT = ClientInput(None, 0.0)
+"""Input of a client without personal entries, after an aggregation."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +77,35 @@ class OnTheWay(Protocol):
 
 
 @dataclass(frozen=True)
-class ClientUpdates(UpdateSettings, Function):
+class ClientUpdates(Function):
     """Client updates of a block: sum their models, or leave each model behind as an object of its own.
 
     The values of a block are a pair, and the travelling models of its clients, if there are any. The pair is the shared
     entries of the global model (None if models travel), and the personal entries of a client that has none yet.
 
     Args:
+        local: one client's training.
+        weighting: weight of a client update in the aggregation.
+        seed: seed of the run.
+        round_number: round, starting at 1.
+        rounds: rounds of the run, if known.
+        needs: measurements after each client update, for its report; see `algorithms.training.reports`.
         aggregate: whether the round ends in an aggregation.
         on_the_way: stages that the trained models pass on their way to the server, in their order.
     """
 
+    local: Local
+    weighting: Weighting
+    seed: int
+    round_number: int
+    rounds: int | None = None
+    needs: tuple[str, ...] = ()
     aggregate: bool = True
     on_the_way: tuple[OnTheWay, ...] = ()
+
+    def counter(self, given: ClientInput) -> int:
+        """Return the counter of a client update's random draws."""
+        return self.round_number if given.counter is None else given.counter
 
     def objects(self, block: Block) -> int:
         return 0 if self.aggregate else len(block.clients)
@@ -144,3 +186,158 @@ class ClientUpdates(UpdateSettings, Function):
                 work = prepare(work, self.local, partial(torch_seed, self.seed, counter=counter, client=client))
             works.append(work)
         return reduce(lambda given, stage: stage.prepared(given), self.on_the_way, works)
+
+
+@dataclass
+class Trained:
+    """Trained models in their lanes, before they are summed or left behind.
+
+    Args:
+        updates: client updates.
+        worker: worker that trained them.
+        trainer: trainer with the lanes.
+        clients: ids of the clients.
+        inputs: input of each client.
+        received: model that each client received.
+        personal: personal entries that each client began with.
+        lanes: lane of each client's model.
+        works: samples and batches of each client.
+        losses: mean training loss of each client, float64 [n].
+    """
+
+    updates: ClientUpdates
+    worker: Worker
+    trainer: Trainer
+    clients: Sequence[int]
+    inputs: Sequence[ClientInput]
+    received: Sequence[Packed]
+    personal: Sequence[Packed]
+    lanes: Sequence[int]
+    works: Sequence[Work]
+    losses: NDArray[np.float64]
+    _wrong: list[str | None] | None = field(default=None, repr=False)
+
+    def nonfinite(self) -> list[str | None]:
+        """Return the first quantity of each model that was not finite now or at an earlier look; None if all were."""
+        by_lane = self.trainer.nonfinite(len(self.works))
+        found = [by_lane[lane] for lane in self.lanes]
+        self._wrong = [first or then for first, then in zip(self._wrong or found, found, strict=True)]
+        return self._wrong
+
+    def finite(self) -> list[int]:
+        """Return the places of the clients that took a step and whose models are finite."""
+        wrong = self.nonfinite()
+        return [i for i, work in enumerate(self.works) if work.batches and wrong[i] is None]
+
+    def counter(self, place: int) -> int:
+        """Return the counter of a client update's random draws."""
+        return self.updates.counter(self.inputs[place])
+
+    def keyed(self, place: int) -> AbstractContextManager[None]:
+        """Seed the default generators if a user's own code may draw from them for a client's report or weight."""
+        worker, updates = self.worker, self.updates
+        if worker.own is None or not (is_own(updates.weighting) or set(updates.needs).difference(UNDRAWN)):
+            return nullcontext()
+        return worker.keyed(Purpose.OWN_REPORT, self.counter(place), self.clients[place], updates.seed)
+
+
+BATCHES = "batches/updates"
+"""Personal entry that counts a client's updates, if it continues after its last batch."""
+
+
+def rows_of(trained: Trained) -> UpdateRows:
+    """Return the rows of client updates; a model that is not finite gives way to the received one.
+
+    Raises:
+        DivergedError: something is not finite, and `Local.nonfinite` is "stop".
+    """
+    wrong, reports, weights = list(trained.nonfinite()), list[Report](), list[float]()
+    for i, (client, given) in enumerate(zip(trained.clients, trained.inputs, strict=True)):
+        with trained.keyed(i):
+            report = _report(trained, i, finite=wrong[i] is None)
+            # An update without a step has the weight of its received model.
+            weight = weight_of(trained.updates.weighting, report, client) if report["steps"] else given.weight
+        if report["steps"] and not (isfinite(report["loss"]) and isfinite(weight)):
+            wrong[i] = wrong[i] or ("the weight" if isfinite(report["loss"]) else "the training loss")
+        reports.append(report)
+        weights.append(weight)
+    rows = UpdateRows.of(trained.clients, reports, weights, [each.personal for each in trained.inputs], wrong)
+    return _settled(trained, rows) if any(wrong) else rows
+
+
+def _report(trained: Trained, place: int, finite: bool) -> dict[str, float]:
+    work = trained.works[place]
+    report = {
+        "samples": float(work.y.shape[0]),
+        "steps": float(len(work.batches)),
+        "used": float(sum(map(len, work.batches))),
+        "labelled": float(labelled(work.y)),
+        "loss": float(trained.losses[place]),
+    }
+    if work.batches and (trained.updates.needs or trained.updates.local.update):
+        return _measured(trained, place, report, finite)
+    return report
+
+
+def _measured(trained: Trained, place: int, report: Report, finite: bool) -> dict[str, float]:
+    """Return a report with the numbers of a user's client update, and the measurements that the algorithm needs."""
+    at = trained.works[place], trained.lanes[place], trained.received[place], trained.personal[place]
+    finished = FinishedUpdate(trained.worker, trained.trainer, trained.updates.local, *at)
+    needs, own = trained.updates.needs, {}
+    if trained.updates.local.update is not None:
+        given = trained.trainer.reported(finished.lane)
+        own = {name: value for name, value in given.items() if name != "loss"}
+    if taken := [name for name in own if name in report or name in REPORTS]:
+        raise InputError(f"local.update returns {taken[0]!r}, which every report has: must be another name; rename it")
+    measured = {name: REPORTS[name](finished) if finite else nan for name in needs if name in REPORTS}
+    whole = {**report, **own, **measured}
+    if lacking := [name for name in needs if name not in whole]:
+        raise InputError(
+            f"the algorithm needs {lacking[0]!r} of each client update: must be one of {', '.join(REPORTS)}, "
+            "or a number that local.update returns; return it"
+        )
+    return whole
+
+
+def _settled(trained: Trained, rows: UpdateRows) -> UpdateRows:
+    """Return rows in which updates that are not finite do not count; see `Local.nonfinite`."""
+    policy, steps, weights = trained.updates.local.nonfinite, rows.report["steps"].copy(), rows.weights.copy()
+    for i, wrong in enumerate(rows.nonfinite):
+        if wrong is None:
+            continue
+        if policy == "stop":
+            raise DivergedError(
+                f"client {trained.clients[i]} in round {trained.updates.round_number}: {wrong} is not finite after "
+                "the client update; lower local.lr, set local.clip, or leave such updates out by "
+                'local.nonfinite = "leave-out"'
+            )
+        trained.trainer.reload(trained.lanes[i], trained.received[i], trained.personal[i])
+        if policy == "leave-out" or not isfinite(weights[i]):
+            # Report it like a client without samples.
+            steps[i], weights[i] = 0.0, trained.inputs[i].weight
+    return replace(rows, report={**rows.report, "steps": steps}, weights=weights)
+
+
+def kept(trained: Trained, rows: UpdateRows, personal: Sum) -> UpdateRows:
+    """Return rows with the locations of the clients' personal entries, and add these to their sum.
+
+    Args:
+        trained: client updates.
+        rows: their rows.
+        personal: sum of the personal entries of the clients that took a step.
+    """
+    locations = [_stored(trained, rows, i) for i in range(len(rows))]
+    for i, lane in enumerate(trained.lanes):
+        personal.add(trained.trainer.personal(lane), float(rows.report["steps"][i] > 0))
+    return replace(rows, personal=tuple(locations))
+
+
+def _stored(trained: Trained, rows: UpdateRows, place: int) -> Location | None:
+    """Store a client's personal entries after a finite update; return their location."""
+    counts = bool(trained.updates.local.batches and rows.report["samples"][place])
+    if rows.nonfinite[place] is not None or not (counts or rows.report["steps"][place]):
+        return rows.personal[place]  # nothing was trained that counts
+    if counts:
+        # Count the update even if batch norm refused its only sample: the next batches are others.
+        trained.trainer.count(BATCHES, trained.lanes[place])
+    return trained.worker.personal.append(trained.trainer.personal(trained.lanes[place]))

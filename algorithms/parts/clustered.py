@@ -30,12 +30,6 @@ class ChoiceContext:
     chosen: NDArray[np.int64]
     rng: np.random.Generator
 
-    def __post_init__(self) -> None:
-        for name in ("clients", "losses", "chosen"):
-            copied = getattr(self, name).copy()
-            copied.flags.writeable = False
-            object.__setattr__(self, name, copied)
-
 
 @dataclass(frozen=True)
 class OwnChoice:

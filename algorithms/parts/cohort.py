@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.fleet import Block, Function, Outcome, cut, joined
 from algorithms.core.state import TravellingModel
-from algorithms.parts.client_update import ClientUpdates
+from algorithms.parts.client_update import NO_INPUT, ClientInput, ClientUpdates
 from algorithms.parts.option import Draft, Received
-from algorithms.parts.trained import NO_INPUT, ClientInput
 
 
 def client_updates(draft: Draft) -> ClientUpdates:
@@ -63,9 +61,13 @@ class Training:
         """
         draft, blocks, machine = self._draft, self._blocks, list[Mapping[str, float]]()
         draft.laps.lap("meanwhile")
-        value, objects = joined(self._updates, blocks, self._timed(machine)) if blocks else (self._nothing(), [])
+        layouts = draft.fleet.layouts
+        if blocks:
+            value, objects = joined(self._updates, blocks, self._timed(machine))
+        else:
+            value, objects = client_updates(draft).nothing(layouts), []
         draft.laps.lap("sum")
-        layouts, count = draft.fleet.layouts, len(value.rows)
+        count = len(value.rows)
         whole = draft.algorithm.model_bytes(layouts)
         down, up = np.full(count, whole), np.full(count, whole - draft.algorithm.saved_bytes(layouts))
         if layouts.personal.entries:
@@ -81,6 +83,3 @@ class Training:
             machine.extend(outcome.machine)
             yield outcome
             laps.lap("sum")
-
-    def _nothing(self) -> Any:
-        return client_updates(self._draft).nothing(self._draft.fleet.layouts)

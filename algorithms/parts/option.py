@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.core.clients import Census
+from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError
-from algorithms.core.fleet import Function
-from algorithms.core.report import Laps, RoundReport
+from algorithms.core.fleet import Fleet, Function, Reference
+from algorithms.core.layout import Layouts, Packed
+from algorithms.core.report import Laps, RoundReport, UpdateRows
 from algorithms.core.returned import returned
+from algorithms.core.state import State
+from algorithms.core.sums import Sum
+from algorithms.parts.rules import Rule
+from algorithms.parts.schedule import Rounds, Schedule
+from algorithms.parts.server import Server
+from algorithms.parts.sharing import Sharing
+from algorithms.parts.weighting import Weighting
+from algorithms.training.local import Local
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
     from torch import nn
-
-    from algorithms.core.clients import Census
-    from algorithms.core.devices import Devices
-    from algorithms.core.fleet import Fleet, Reference
-    from algorithms.core.layout import Packed
-    from algorithms.core.layouts import Layouts
-    from algorithms.core.rows import UpdateRows
-    from algorithms.core.state import State
-    from algorithms.core.sums import Sum
-    from algorithms.parts.rules import Rule
-    from algorithms.parts.schedule import Rounds, Schedule
-    from algorithms.parts.server import Server
-    from algorithms.parts.sharing import Sharing
-    from algorithms.parts.weighting import Weighting
-    from algorithms.training.local import Local
 
 Updates: TypeAlias = Any
 """Client updates, `algorithms.parts.client_update.ClientUpdates`, or a picklable function around them."""
@@ -295,10 +291,8 @@ class Draft:
         """Return the draft with its cohort, drawn by the schedule's rule unless an option has drawn it."""
         if self.cohort is not None:
             return self
-        participation = self.algorithm.schedule.participation
-        return replace(
-            self, cohort=participation.draw(self.clients, self.state.seed, self.number, self.weights, self.size)
-        )
+        given = self.clients, self.state.seed, self.number, self.weights, self.size
+        return replace(self, cohort=self.algorithm.schedule.participation.draw(*given))
 
     def attended(self) -> Draft:
         """Return the draft as the options change it, with its cohort."""
@@ -320,17 +314,11 @@ class Draft:
                 "an int64 array; use np.sort"
             )
 
-    def wrapped(self, updates: Updates) -> Updates:
-        """Return client updates as the options change them."""
-        return self._wrapped(updates, self.algorithm.folded)
-
-    def on_the_way(self, updates: Updates) -> Updates:
-        """Return client updates whose models only those options change that lie on their way to the server."""
-        return self._wrapped(updates, (option for option in self.algorithm.folded if option.on_the_way))
-
-    def _wrapped(self, updates: Updates, options: Iterable[Option]) -> Updates:
-        for option in options:
-            updates = returned(option, "wrap", option.wrap(self, updates), FUNCTION)
+    def wrapped(self, updates: Updates, sent_alone: bool = False) -> Updates:
+        """Return client updates as the options change them; `sent_alone` leaves out those not `Option.on_the_way`."""
+        for option in self.algorithm.folded:
+            if option.on_the_way or not sent_alone:
+                updates = returned(option, "wrap", option.wrap(self, updates), FUNCTION)
         return updates
 
     def reduced(self, received: Received) -> Received:

@@ -5,15 +5,48 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import floor, isfinite
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from algorithms.core.errors import InputError, require
+from algorithms.core.errors import InputError, require, require_one
 from algorithms.core.layout import Memory
-from algorithms.core.rows import Report
-from algorithms.core.windows import entered, variances
+from algorithms.core.report import Report
 from algorithms.parts.weighting import ClientLoss, LossKind
+
+Windows: TypeAlias = Mapping[str, NDArray[np.float64]]
+"""`clients` [k], ascending, and `values` [k, width], the newest last; NaN for values that a client lacks."""
+
+
+def entered(windows: Windows, values: Mapping[int, float], width: int) -> dict[str, NDArray[np.float64]]:
+    """Return the windows with one more value for some clients.
+
+    Args:
+        windows: windows so far; empty at first.
+        values: new value of each client.
+        width: number of values that a window holds.
+    """
+    known = windows.get("clients", np.empty(0))
+    clients = np.union1d(known, np.fromiter(values, np.float64, len(values)))
+    table = np.full((len(clients), width), np.nan)
+    if len(known):
+        table[np.searchsorted(clients, known)] = windows["values"]
+    for client, value in values.items():
+        row = table[np.searchsorted(clients, client)]
+        row[:-1], row[-1] = row[1:].copy(), value
+    return {"clients": clients, "values": table}
+
+
+def variances(windows: Windows, least: int) -> NDArray[np.float64]:
+    """Return the variance of each client's values, [k]; NaN for clients with fewer than `least` values."""
+    values = windows.get("values", np.empty((0, 0)))
+    counts = (~np.isnan(values)).sum(1)
+    found = np.full(len(values), np.nan)
+    enough = counts >= max(1, least)
+    if enough.any():
+        found[enough] = np.nanvar(values[enough], axis=1)
+    return found
 
 
 class Rule(Protocol):
@@ -91,8 +124,7 @@ class LossAgreement:
         require(above, "algorithm.epsilon", self.epsilon, "a number > 0", "set algorithm.epsilon = 0.1")
         whole = isinstance(self.patience, int) and self.patience >= 1
         require(whole, "algorithm.patience", self.patience, "a whole number >= 1", "set algorithm.patience = 5")
-        known = self.deviation in ("population", "sample")
-        require(known, "algorithm.deviation", self.deviation, '"population" or "sample"', "use one")
+        require_one("algorithm.deviation", self.deviation, ("population", "sample"), "use one")
 
     def __call__(
         self, round_number: int, rounds: int | None, reports: Mapping[int, Report], memory: Memory
@@ -135,10 +167,8 @@ class SteadyStatistics:
         require(whole, "algorithm.width", self.width, "a whole number >= 2", "set algorithm.width = 20")
         above = isfinite(self.tau) and self.tau > 0
         require(above, "algorithm.tau", self.tau, "a number > 0", "set algorithm.tau = 0.0001")
-        known = self.decide in ("mean", "all", "any")
-        require(known, "algorithm.decide", self.decide, '"mean", "all" or "any"', "use one")
-        known = self.absent in ("ignore", "wait")
-        require(known, "algorithm.absent", self.absent, '"ignore" or "wait"', "use one")
+        require_one("algorithm.decide", self.decide, ("mean", "all", "any"), "use one")
+        require_one("algorithm.absent", self.absent, ("ignore", "wait"), "use one")
 
     def __call__(
         self, round_number: int, rounds: int | None, reports: Mapping[int, Report], memory: Memory

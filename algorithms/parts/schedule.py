@@ -3,16 +3,99 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor, isfinite
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
+from math import ceil, floor, isfinite
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.drawing import draw_weighted
-from algorithms.core.errors import InputError, require
+from algorithms.core.errors import InputError, require, require_one
 from algorithms.core.keys import Purpose, generator
-from algorithms.parts.reporting import Reporting
+
+LateUpdates = Literal["drop", "stale"]
+
+
+@dataclass(frozen=True)
+class Reporting:
+    """End of a synchronous round in virtual time.
+
+    The server selects ceil(over x m) clients. The round ends when m client updates have arrived, when the deadline
+    passes, or when no further update can arrive, whichever is first.
+
+    Args:
+        over: factor of over-selection, >= 1.
+        deadline: seconds after which a round ends, > 0; None for no deadline.
+        late: client updates that arrive after the end of their round. "drop" ignores them. "stale" counts them in the
+            round in which they arrive, s rounds later, with 1 / sqrt(1 + s) of their weight, and applies their change
+            to the present model: w_k - w_(t-s) + w_t.
+
+    Raises:
+        InputError: a number is out of range, or "stale" stands without a factor or a deadline.
+
+    Paper: Bonawitz et al., "Towards Federated Learning at Scale: System Design", 2019, sections 2.2 and 9, which
+    selects 130 % of the clients. The weight of a stale update is FedBuff's.
+    """
+
+    over: float = 1.0
+    deadline: float | None = None
+    late: LateUpdates = "drop"
+
+    def __post_init__(self) -> None:
+        holds = isfinite(self.over) and self.over >= 1
+        require(holds, "algorithm.over", self.over, "a number >= 1", "set algorithm.over = 1.3")
+        holds = self.deadline is None or (isfinite(self.deadline) and self.deadline > 0)
+        require(holds, "algorithm.deadline", self.deadline, "a number of seconds > 0", "leave it out for no deadline")
+        require_one("algorithm.late", self.late, get_args(LateUpdates), 'set algorithm.late = "drop"')
+        if self.late == "stale" and self.over == 1 and self.deadline is None:
+            raise InputError(
+                'algorithm.late = "stale" without algorithm.over and algorithm.deadline: must stand with one of them, '
+                "because no update is late otherwise; set algorithm.deadline"
+            )
+
+    @property
+    def needs_virtual_time(self) -> str:
+        """Key of a setting that only makes sense in virtual time; "" if there is none."""
+        if self.over > 1:
+            return f"algorithm.over = {self.over}"
+        return "" if self.deadline is None else f"algorithm.deadline = {self.deadline}"
+
+    def selected(self, size: int) -> int:
+        """Return the number of clients to select for a cohort of m."""
+        return size if self.over == 1 else ceil(round(self.over * size, 9))
+
+
+def draw_weighted(
+    weights: NDArray[np.float64], size: int, rng: np.random.Generator, fixed: bool = True
+) -> NDArray[np.int64]:
+    """Draw indices one after the other without replacement, each in proportion to its weight.
+
+    The `size` largest of log(u_k) / w_k, with u_k uniform in (0, 1]: O(K) a draw (Efraimidis and Spirakis 2006).
+
+    Args:
+        weights: >= 0, [K]; an index of weight 0 is never drawn.
+        size: number of indices, at most K.
+        rng: source of the draws.
+        fixed: whether `size` is fixed. Otherwise too few weights above 0 give fewer indices, and none gives equal
+            chances: weights that change during a run must not end it.
+
+    Raises:
+        InputError: `size` is fixed, and fewer weights are above 0.
+    """
+    positive = int(np.count_nonzero(weights > 0))
+    if not fixed and not positive:
+        return rng.choice(len(weights), size, replace=False, shuffle=False)
+    if not fixed:
+        size = min(size, positive)
+    if positive < size:
+        raise InputError(
+            f"a cohort of {size} clients, {positive} of them with a chance above 0: must be at most {positive}; "
+            'set a smaller algorithm.cohort, or algorithm.sampling = "uniform"'
+        )
+    with np.errstate(divide="ignore"):  # a weight of 0 gives minus infinity, which comes last
+        keys = -rng.standard_exponential(len(weights)) / weights
+    drawn: NDArray[np.int64] = np.argpartition(keys, len(weights) - size)[len(weights) - size :]
+    return drawn
+
 
 CohortRule: TypeAlias = "Literal['uniform', 'size', 'poisson'] | CohortOption"
 FewerClients = Literal["wait", "drop"]
@@ -78,7 +161,7 @@ class Participation:
 
     @property
     def rate(self) -> float:
-        """Probability q that a client joins the cohort in Poisson sampling."""
+        """Share of the clients; in Poisson sampling the probability q that a client joins the cohort."""
         return 1.0 if self.fraction is None else self.fraction
 
     def size(self, clients: int) -> int:
@@ -90,9 +173,8 @@ class Participation:
         Raises:
             InputError: `cohort` is above `clients`, or the number of candidates does not fit.
         """
-        share = 1.0 if self.fraction is None else self.fraction
         # 0.29 x 100 is 28.999999999999996 in binary; rounding restores the product that was written down.
-        size = max(1, floor(round(share * clients, 9))) if self.cohort is None else self.cohort
+        size = max(1, floor(round(self.rate * clients, 9))) if self.cohort is None else self.cohort
         if self.cohort is not None and size > clients:
             raise InputError(
                 f"algorithm.cohort = {self.cohort}: must be at most {clients}, the number of training clients; "
@@ -184,8 +266,7 @@ class Rounds:
     def __post_init__(self) -> None:
         name, every = "algorithm.aggregate_every", self.aggregate_every
         require(isinstance(every, int) and every >= 1, name, every, "a whole number >= 1", f"set {name} = 1")
-        known = self.fewer in ("wait", "drop")
-        require(known, "algorithm.fewer", self.fewer, '"wait" or "drop"', 'set algorithm.fewer = "wait"')
+        require_one("algorithm.fewer", self.fewer, get_args(FewerClients), 'set algorithm.fewer = "wait"')
 
     def size(self, clients: int) -> int:
         """Return the number of client updates a round: the cohort's size."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from inspect import signature
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from algorithms.core.errors import require
 from algorithms.core.finite import require_finite
 from algorithms.core.layout import Layout, Memory, Packed
+from algorithms.core.report import UpdateRows
 from algorithms.core.returned import Returned, encodes, is_own, name_of
-
-if TYPE_CHECKING:
-    from algorithms.core.rows import UpdateRows
 
 
 class Server(Protocol):
@@ -44,40 +42,27 @@ class Server(Protocol):
         ...
 
 
-def next_model(
-    rule: Server,
-    model: Packed,
-    mean: Packed,
-    total: float,
-    memory: Memory,
-    layout: Layout,
-    round_number: int,
-    updates: UpdateRows,
-) -> tuple[Packed, Memory]:
-    """Apply a server rule; see `Server`.
+Given: TypeAlias = tuple[Packed, Packed, float, Memory, Layout]
+"""Arguments of a server rule in their order; see `Server`."""
+
+
+def next_model(rule: Server, given: Given, round_number: int, updates: UpdateRows) -> tuple[Packed, Memory]:
+    """Apply a server rule.
 
     Raises:
         DivergedError: the next model or the rule's memory is not finite.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        model, memory = applied(rule, model, mean, total, memory, layout, updates)
-    require_finite(model, layout, round_number, memory)
+        model, memory = applied(rule, given, updates)
+    require_finite(model, given[-1], round_number, memory)
     return model, memory
 
 
-def applied(
-    rule: Server,
-    model: Packed,
-    mean: Packed,
-    total: float,
-    memory: Memory,
-    layout: Layout,
-    updates: UpdateRows,
-) -> tuple[Packed, Memory]:
+def applied(rule: Server, given: Given, updates: UpdateRows) -> tuple[Packed, Memory]:
     """Return the result of a server rule, which gets the reports of the client updates if it takes them."""
-    reports = {"updates": updates} if takes_updates(type(rule)) else {}
-    found = rule(model, mean, total, memory, layout, **reports)
-    if is_own(rule) and (duty := _broken_duty(found, mean)):
+    reports: dict[str, Any] = {"updates": updates} if takes_updates(type(rule)) else {}
+    found = rule(*given, **reports)
+    if is_own(rule) and (duty := _broken_duty(found, given[1])):
         raise Returned(f"server.rule = {name_of(rule)!r}").fault(duty)
     model, kept = found
     return model, {name: np.asarray(value) for name, value in kept.items()}
@@ -137,6 +122,30 @@ class Mix:
     ) -> tuple[Packed, Memory]:
         mixed = (1 - self.alpha) * model.floats.astype(np.float64) + self.alpha * mean.floats
         return Packed(mixed.astype(mean.floats.dtype), mean.integers), memory
+
+
+@dataclass(frozen=True)
+class WeightedMix(Mix):
+    """Step towards the mean by alpha times the total weight.
+
+        w <- (1 - alpha_t) w + alpha_t mean,   alpha_t = alpha sum_k p_k
+
+    It is FedAsync's rule for models that arrive one by one. Their weights must be at most 1.
+
+    Args:
+        alpha: in (0, 1].
+
+    Raises:
+        InputError: alpha_t is above 1 (when the rule is applied).
+    """
+
+    def __call__(
+        self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout
+    ) -> tuple[Packed, Memory]:
+        length = self.alpha * total
+        allowed, remedy = "at most 1", "use a weighting of at most 1, or the rule mix"
+        require(length <= 1, "server.alpha x weight", length, allowed, remedy)
+        return Mix(length)(model, mean, total, memory, layout)
 
 
 def on_parameters(floats: NDArray[np.float64], mean: Packed, layout: Layout) -> Packed:
@@ -205,4 +214,4 @@ class Stretched:
     ) -> tuple[Packed, Memory]:
         w = model.floats.astype(np.float64)
         aim = on_parameters(w + self.by.stretch(updates) * (mean.floats - w), mean, layout)
-        return applied(self.server, model, aim, total, memory, layout, updates)
+        return applied(self.server, (model, aim, total, memory, layout), updates)

@@ -8,8 +8,7 @@ from algorithms.core.devices import Devices
 from algorithms.parts.arrivals import Arrivals, Drawn
 from algorithms.parts.option import ORDER, Option, Parts, Setting
 from algorithms.parts.rules import AfterRound
-from algorithms.parts.server import Assign, takes_updates
-from algorithms.parts.staleness import WeightedMix
+from algorithms.parts.server import Assign, WeightedMix, takes_updates
 from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed, name_of_weighting
 
 MEASURED = ("loss_after", "loss_received", "loss_rms", "score", "score_per_sample")

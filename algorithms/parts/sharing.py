@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from algorithms.core.entries import Entry, Kind
-from algorithms.core.errors import InputError, require
+from algorithms.core.errors import InputError, require, require_one
 from algorithms.core.head import is_within
-from algorithms.core.layout import Layout
-from algorithms.core.layouts import Layouts, Scope, divided
+from algorithms.core.layout import Layout, Layouts, Scope, divided
 
 BATCH_NORM = (Kind.AFFINE, Kind.STATISTIC)
 
@@ -62,10 +61,8 @@ class Sharing:
         for name, value in self._scopes.items():
             known = isinstance(value, float) or value in ("shared", "personal")
             require(known, f"sharing.{name}", value, '"shared" or "personal"', "use one")
-        allowed = '"initial" or "average"'
-        require(self.newcomer in ("initial", "average"), "algorithm.newcomer", self.newcomer, allowed, "use one")
-        known = self.outsider in ("average", "own")
-        require(known, "algorithm.outsider", self.outsider, '"average" or "own"', 'set algorithm.outsider = "average"')
+        require_one("algorithm.newcomer", self.newcomer, ("initial", "average"), "use one")
+        require_one("algorithm.outsider", self.outsider, ("average", "own"), 'set algorithm.outsider = "average"')
         exists = self.outsider == "average" or self.statistics == "personal"
         allowed = '"average" if statistics are shared'
         require(exists, "algorithm.outsider", self.outsider, allowed, 'set algorithm.outsider = "average"')

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
-from algorithms.core.errors import InputError, require
-from algorithms.core.returned import Returned, is_own, name_of
-from algorithms.core.rows import Report
+from algorithms.core.errors import InputError, require, require_one
+from algorithms.core.report import Report
+from algorithms.core.returned import Returned, name_of
 
 Weighting: TypeAlias = Callable[[Report], float]
 """Return the weight of a client update, >= 0.
@@ -22,7 +23,7 @@ A weighting that reads more than the entries of every report names them in a pro
 def weight_of(weighting: Weighting, report: Report, client: int) -> float:
     """Return the weight of a client update; raise InputError if it is no number >= 0."""
     weight = weighting(report)
-    if is_own(weighting):
+    if not isinstance(weight, float):
         weight = Returned(f"weighting = {name_of(weighting)!r}").number("the weight", weight)
     if weight < 0:
         raise InputError(
@@ -67,7 +68,7 @@ def weighting_of(name: WeightingName) -> Weighting:
     Raises:
         InputError: the name is unknown.
     """
-    require(name in _NAMED, "algorithm.weighting", name, '"samples" or "equal"', 'set algorithm.weighting = "samples"')
+    require_one("algorithm.weighting", name, tuple(_NAMED), 'set algorithm.weighting = "samples"')
     return _NAMED[name]
 
 
@@ -90,8 +91,7 @@ class ClientLoss:
     of: LossKind = "training"
 
     def __post_init__(self) -> None:
-        known = self.of in get_args(LossKind)
-        require(known, "algorithm.loss", self.of, '"training" or "after"', 'set algorithm.loss = "training"')
+        require_one("algorithm.loss", self.of, get_args(LossKind), 'set algorithm.loss = "training"')
 
     @property
     def key(self) -> str:
@@ -105,3 +105,45 @@ class ClientLoss:
 
     def __call__(self, report: Report) -> float:
         return report[self.key]
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """Weight that falls with the staleness s: (s + 1)^-a. It is 1 in synchronous rounds, which have s = 0.
+
+    Args:
+        a: >= 0.
+    """
+
+    a: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check("a", self.a)
+
+    def __call__(self, report: Report) -> float:
+        return float((report.get("staleness", 0.0) + 1) ** -self.a)
+
+
+@dataclass(frozen=True)
+class Hinge:
+    """Weight that falls once the staleness s exceeds b: 1 if s <= b, else 1 / (a (s - b) + 1).
+
+    Args:
+        a: >= 0.
+        b: >= 0.
+    """
+
+    a: float = 10.0
+    b: float = 4.0
+
+    def __post_init__(self) -> None:
+        _check("a", self.a)
+        _check("b", self.b)
+
+    def __call__(self, report: Report) -> float:
+        return 1 / (self.a * max(0.0, report.get("staleness", 0.0) - self.b) + 1)
+
+
+def _check(name: str, value: float) -> None:
+    holds = isfinite(value) and value >= 0
+    require(holds, f"algorithm.{name}", value, "a finite number >= 0", f"leave algorithm.{name} out")

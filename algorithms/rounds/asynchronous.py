@@ -9,22 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.core.blocks import block_over
 from algorithms.core.errors import InputError
-from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output, cut
+from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output, block_over, cut
 from algorithms.core.layout import Packed
-from algorithms.core.report import DroppedUpdates, RoundReport
-from algorithms.core.rows import NO_ROWS, UpdateRows
+from algorithms.core.report import NO_ROWS, DroppedUpdates, RoundReport, UpdateRows
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
-from algorithms.options.durations import durations
+from algorithms.options.attendance import durations
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Dispatcher, EventQueue, Flight, Timeline
-from algorithms.parts.client_update import ClientUpdates
+from algorithms.parts.client_update import ClientInput, ClientUpdates
 from algorithms.parts.cohort import client_updates
 from algorithms.parts.option import Draft
 from algorithms.parts.server import next_model
-from algorithms.parts.trained import ClientInput
 from algorithms.parts.weighting import Equal, weight_of
 from algorithms.rounds.round import PendingRound
 from algorithms.training.worker import Worker
@@ -40,7 +37,7 @@ VANISHED = 10_000
 """Clients that may vanish in a row before a run is refused, and at least ten times all clients."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class AsyncProgress:
     """An asynchronous algorithm from round to round: its memory "arrivals" has these values by name.
 
@@ -61,8 +58,8 @@ class AsyncProgress:
     first: int
     round: int
     timeline: Timeline = Timeline()
-    versions: Mapping[int, Packed] = field(default_factory=dict)
-    computed: Mapping[int, Computed] = field(default_factory=dict)
+    versions: dict[int, Packed] = field(default_factory=dict)
+    computed: dict[int, Computed] = field(default_factory=dict)
     blocks: int = 0
     buffer: Sum | None = None
 
@@ -76,9 +73,6 @@ class ReturnedUpdates(Function):
     """
 
     updates: ClientUpdates
-
-    def join(self, left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (*left, *right)
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         output = self.updates(worker, block, *values)
@@ -114,8 +108,8 @@ class _ArrivalRound:
         self._parameters = fleet.layouts.shared.parameters
         self._model, self._memory = state.model, state.of("server")
         began = self._began = _progress(state, self._schedule)
-        self._blocks, self._buffer = began.blocks, began.buffer and began.buffer.copy()
-        self._versions, self._computed = dict(began.versions), dict(began.computed)
+        buffer, versions, computed = began.buffer and began.buffer.copy(), dict(began.versions), dict(began.computed)
+        self._progress = replace(began, buffer=buffer, versions=versions, computed=computed)
         if census.joins is not None:
             raise InputError(
                 "algorithm.joins with an asynchronous algorithm: must be left out, because all clients take part from "
@@ -141,20 +135,12 @@ class _ArrivalRound:
         arrived = [self._arrival() for _ in range(self._cohort)]
         if last:
             self._aggregate()
-        round_number, timeline = self._state.round + 1, self._events.timeline
-        progress = replace(
-            self._began,
-            round=round_number,
-            timeline=timeline,
-            versions=self._versions,
-            computed=self._computed,
-            blocks=self._blocks,
-            buffer=self._buffer,
-        )
-        state = replace(self._state, round=round_number, model=self._model, report=self._report(arrived, timeline))
+        timeline = self._progress.timeline = self._events.timeline
+        number = self._progress.round = self._state.round + 1
+        state = replace(self._state, round=number, model=self._model, report=self._report(arrived, timeline))
         if self._schedule.delay.counts_seconds:
             state = state.keeping("virtual-time", {"now": timeline.now})
-        return state.keeping("server", self._memory).keeping("arrivals", vars(progress))
+        return state.keeping("server", self._memory).keeping("arrivals", vars(self._progress))
 
     def _report(self, arrived: Sequence[Arrived], after: Timeline) -> RoundReport:
         """Report the arrivals; the bytes down are those of the clients that were sent."""
@@ -183,13 +169,13 @@ class _ArrivalRound:
     def _arrival(self) -> Arrived:
         """Let the next client update arrive and be counted; send the clients that begin with the new model."""
         flight = self._next()
-        row, block, machine, model = self._computed.pop(flight.number)
+        row, block, machine, model = self._progress.computed.pop(flight.number)
         size = self._size
         # The arrival itself does not count as a version that it has missed.
         row = self._weighted(row, (self._events.version - 1) // size - flight.base // size)
-        if self._buffer is None:
-            self._buffer = Sum.zero(self._fleet.layouts.shared)
-        self._buffer.add(self._counted(model, flight.base // size), float(row.weights[0]))
+        if self._progress.buffer is None:
+            self._progress.buffer = Sum.zero(self._fleet.layouts.shared)
+        self._progress.buffer.add(self._counted(model, flight.base // size), float(row.weights[0]))
         if self._events.version % size == 0:
             self._aggregate(row)
         self._laps.lap("aggregate")
@@ -224,21 +210,20 @@ class _ArrivalRound:
         """Return the model that an update counts as: its own, or the present one with its change."""
         if self._schedule.counts == "model":
             return model
-        floats, base = model.floats.astype(np.float64), self._versions[version]
+        floats, base = model.floats.astype(np.float64), self._progress.versions[version]
         floats += np.where(self._parameters, self._model.floats.astype(np.float64) - base.floats, 0.0)
         return Packed(floats, model.integers)
 
     def _aggregate(self, row: UpdateRows = NO_ROWS) -> None:
         """Take the server's step with the buffer; its weight is the mean of its updates' weights."""
-        total, self._buffer = self._buffer, None
+        total, self._progress.buffer = self._progress.buffer, None
         mean = None if total is None else total.mean()
         if total is None or mean is None:
             return
         # A stale counter must not count back.
         mean = Packed(mean.floats, np.maximum(self._model.integers, mean.integers))
-        weight, number = total.total / self._size, self._state.round + 1
-        rule, given = self._algorithm.server, (self._model, mean, weight, self._memory, self._layout)
-        self._model, self._memory = next_model(rule, *given, number, row)
+        given = self._model, mean, total.total / self._size, self._memory, self._layout
+        self._model, self._memory = next_model(self._algorithm.server, given, self._state.round + 1, row)
         self._aggregated = True
 
     def _weighted(self, row: UpdateRows, staleness: int) -> UpdateRows:
@@ -253,22 +238,24 @@ class _ArrivalRound:
         self._events.depart()
         size, version = self._size, self._events.version // self._size
         if self._events.version in self._events.bases:
-            self._versions.setdefault(version, self._model)
+            self._progress.versions.setdefault(version, self._model)
         if self._schedule.counts == "change" and self._events.version % size == 0:
             wanted = {base // size for base in self._events.bases}
-            self._versions = {number: model for number, model in self._versions.items() if number in wanted}
+            self._progress.versions = {
+                number: model for number, model in self._progress.versions.items() if number in wanted
+            }
         self._laps.lap("sample")
 
     def _must_compute(self, coming: Flight) -> bool:
-        return coming.number not in self._computed and not coming.lost
+        return coming.number not in self._progress.computed and not coming.lost
 
     def _send(self) -> None:
         """Compute side by side all client updates that were sent and will arrive: their versions are known."""
         if self._under_way:
             return
-        waiting = [flight for flight in self._events.under_way if flight.number not in self._computed]
+        waiting = [flight for flight in self._events.under_way if flight.number not in self._progress.computed]
         start = self._draft.start
-        models = {version: self._fleet.put(model) for version, model in sorted(self._versions.items())}
+        models = {version: self._fleet.put(model) for version, model in sorted(self._progress.versions.items())}
         # A client update has the learning rate of the round that sent it. Only updates of one rate can be stacked.
         for round_number, flights in groupby(sorted(waiting, key=self._round_of), self._round_of):
             parts = self._cut(sorted(flights, key=lambda flight: (flight.client, flight.number)))
@@ -276,18 +263,18 @@ class _ArrivalRound:
             updates = replace(
                 client_updates(self._draft), aggregate=False, weighting=Equal(), round_number=round_number
             )
-            returned = ReturnedUpdates(self._draft.on_the_way(updates))
+            returned = ReturnedUpdates(self._draft.wrapped(updates, sent_alone=True))
             self._under_way.append((parts, self._fleet.map(returned, blocks, [start])))
         self._laps.lap("send")
 
     def _collect(self) -> None:
         """Wait for the client updates that are being computed."""
         for parts, outcomes in self._under_way:
-            self._computed |= _computed(parts, outcomes, self._blocks)
-            self._blocks += len(parts)
+            self._progress.computed |= _computed(parts, outcomes, self._progress.blocks)
+            self._progress.blocks += len(parts)
         self._under_way = []
         if self._schedule.counts == "model":
-            self._versions = {}
+            self._progress.versions = {}
         self._laps.lap("train")
 
     def _round_of(self, flight: Flight) -> int:

@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from algorithms.core.clients import SamplePart
 from algorithms.core.fleet import Block, Fleet, Function, Output, map_joined
 from algorithms.core.keys import Purpose, generator
-from algorithms.core.layout import Packed
-from algorithms.core.layouts import Layouts
+from algorithms.core.layout import Layouts, Packed
+from algorithms.core.returned import read_only
 from algorithms.core.state import CLUSTERS, State
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.clustered import ChoiceContext
 from algorithms.parts.cohort import blocks_of
 from algorithms.parts.option import Draft, Received
 from algorithms.rounds.round import PendingRound, aggregate
-from algorithms.rounds.several import Groups, grouped, joined
+from algorithms.rounds.several import grouped, joined, start_groups
+from algorithms.training.batches import batch_losses
 from algorithms.training.loss import Loss
-from algorithms.training.losses import batch_losses
 from algorithms.training.worker import Worker
 
 CHOICE_BYTES = 8
@@ -88,10 +88,10 @@ def start_clustered(state: State, algorithm: Algorithm, fleet: Fleet, clusters: 
     draft = Draft.of(state, algorithm, fleet).attended()
     choices = choices_of(draft.drawn, blocks_of(draft, draft.drawn), state, algorithm, fleet)
     parts = grouped(draft, state.models, choices)
-    groups = Groups(parts)
+    wait = start_groups(parts)
 
     def finish() -> State:
-        received = groups.received()
+        received = wait()
         whole, others = joined(received), (clusters - 1) * algorithm.model_bytes(fleet.layouts)
         whole = replace(whole, up=whole.up + CHOICE_BYTES, down=whole.down + others)
         return draft.published(whole, _served(draft, parts, received, choices))
@@ -132,7 +132,8 @@ def choices_of(
     places = np.minimum(np.searchsorted(census, clients), len(census) - 1)
     chosen = last[np.where(census[places] == clients, places, len(census))]
     draws = generator(state.seed, Purpose.OWN_CHOICE, state.round)
-    choices: NDArray[np.int64] = rule(ChoiceContext(state.round, clients, sums / counts, chosen, draws))
+    context = ChoiceContext(state.round, read_only(clients), read_only(sums / counts), read_only(chosen), draws)
+    choices: NDArray[np.int64] = rule(context)
     return choices
 
 

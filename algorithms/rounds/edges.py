@@ -15,7 +15,7 @@ from algorithms.core.sums import Sum
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.option import Draft, Received
 from algorithms.rounds.round import PendingRound, aggregate
-from algorithms.rounds.several import Groups, grouped, joined
+from algorithms.rounds.several import grouped, joined, start_groups
 
 
 def start_hierarchical(
@@ -33,10 +33,10 @@ def start_hierarchical(
     memory, draft = state.of(EDGES), Draft.of(state, algorithm, fleet).attended()
     models: Sequence[Packed] = memory.get("models") or (state.model,) * (int(edge.max()) + 1)
     weights = memory["weights"] if "models" in memory else np.zeros(len(models))
-    groups = Groups(grouped(draft, models, edge[np.searchsorted(fleet.census.clients, draft.drawn)]))
+    wait = start_groups(grouped(draft, models, edge[np.searchsorted(fleet.census.clients, draft.drawn)]))
 
     def finish() -> State:
-        received = groups.received()
+        received = wait()
         sums = [each.models or Sum.zero(fleet.layouts.shared) for each in received]
         means = tuple(each.mean() or model for each, model in zip(sums, models, strict=True))
         now = weights + np.array([each.total for each in sums])

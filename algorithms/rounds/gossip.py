@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.fleet import Block, Fleet, Function, Output, Reference, cut, map_joined
-from algorithms.core.layout import Layout, Packed
-from algorithms.core.layouts import BESIDE
+from algorithms.core.fleet import Around, Block, Fleet, Function, Output, Reference, cut, map_joined
+from algorithms.core.layout import BESIDE, Layout, Packed
 from algorithms.core.personal import Location, PersonalStore
-from algorithms.core.rows import UpdateRows
+from algorithms.core.report import UpdateRows
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.options.topology import Gossip, Mixing, Topology, message_bytes
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.client_update import Trained
 from algorithms.parts.cohort import Training, blocks_of, client_updates
 from algorithms.parts.option import Draft
-from algorithms.parts.trained import Trained
 from algorithms.rounds.round import PendingRound
 from algorithms.training.worker import Worker
 
@@ -86,7 +85,7 @@ class Unstored(PersonalStore):
 
 
 @dataclass(frozen=True)
-class SentModels(Function):
+class SentModels(Around):
     """Client updates that leave each client's message behind, and store no model.
 
         m_k = y_k + (v_k - 1) z_k,   with z_k the model that client k began with, and y_k the one that it trained
@@ -95,20 +94,15 @@ class SentModels(Function):
     sent as they began, y_k is left beside the message.
 
     Args:
-        updates: client updates.
         surplus: v_k - 1, by client; v_k = 1 without push-sum.
         begun: whether models are sent as they began: m_k = z_k.
     """
 
-    updates: Function
     surplus: Mapping[int, float]
     begun: bool
 
     def objects(self, block: Block) -> int:
         return len(block.clients)
-
-    def join(self, left: Any, right: Any) -> Any:
-        return self.updates.join(left, right)
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         sent: list[tuple[Packed, ...]] = []
@@ -122,7 +116,7 @@ class SentModels(Function):
                 sent.append((begun, own) if self.begun else (Packed(own.floats + pushed, own.integers),))
 
         watching = replace(worker, personal=Unstored(worker.personal), watches=(*worker.watches, keep))
-        value = self.updates(watching, block, *values).value
+        value = self.inner(watching, block, *values).value
         rows = replace(value.rows, personal=(None,) * len(value.rows))
         return Output(replace(value, rows=rows, personal=Sum.zero(Layout(()))), tuple(sent))
 

@@ -7,19 +7,19 @@ from dataclasses import replace
 from algorithms.core.clients import Census
 from algorithms.core.errors import InputError
 from algorithms.core.fleet import Fleet
+from algorithms.core.layout import Packed
+from algorithms.core.report import NO_ROWS, UpdateRows
 from algorithms.core.returned import name_of
-from algorithms.core.rows import UpdateRows
 from algorithms.core.state import State
-from algorithms.options.device_seconds import DeviceSeconds
-from algorithms.options.joins import Joins
-from algorithms.options.virtual_time import VirtualTime
+from algorithms.options.virtual_time import DeviceSeconds, Joins, VirtualTime
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals
 from algorithms.parts.option import Option
 from algorithms.parts.rules import Rule
-from algorithms.rounds.redistribution import start_redistributing
-from algorithms.rounds.round import PendingRound, start_synchronous
+from algorithms.rounds.redistribution import start_redistributing, sum_models
+from algorithms.rounds.round import PendingRound, aggregate, start_synchronous
 from algorithms.rounds.timed import in_virtual_time
+from algorithms.training.statistics import with_statistics
 
 
 def start_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:
@@ -82,3 +82,23 @@ def _switched(state: State, rows: UpdateRows, until: Rule) -> State:
     if ended and not state.between_aggregations:
         return replace(state, phase=state.phase + 1).keeping("until", {})
     return state.keeping("until", memory)
+
+
+def current_model(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:
+    """Return the shared entries of the global model as it would be evaluated, and written, now.
+
+    They are those of `aggregated_model`. If client updates track no batch-norm statistics, these come from a pass over
+    the training clients' data (see `algorithms.staticbn`), except for the initial model.
+    """
+    model = aggregated_model(state, algorithm, fleet)
+    if algorithm.phase(state.phase).local.statistics != "untracked" or not state.round:
+        return model
+    return with_statistics(model, state.average, fleet, state.round)
+
+
+def aggregated_model(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:
+    """Return the shared entries that an aggregation would give now; the workers sum travelling models."""
+    if not state.travelling_models:
+        return state.model
+    updates = NO_ROWS if state.report is None else state.report.updates
+    return aggregate(state, algorithm.phase(state.phase), fleet, sum_models(state.travelling_models, fleet), updates)[0]

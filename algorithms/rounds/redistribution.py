@@ -10,9 +10,9 @@ from algorithms.core.fleet import Block, Fleet, Function, Output, map_joined
 from algorithms.core.state import State, TravellingModel
 from algorithms.core.sums import Sum
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.client_update import ClientInput
 from algorithms.parts.cohort import Training, blocks_of, client_updates
 from algorithms.parts.option import Draft, Received
-from algorithms.parts.trained import ClientInput
 from algorithms.rounds.round import PendingRound, served
 from algorithms.training.worker import Worker
 

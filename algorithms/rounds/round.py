@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from algorithms.core.fleet import Fleet
 from algorithms.core.layout import Memory, Packed
-from algorithms.core.rows import UpdateRows
+from algorithms.core.report import UpdateRows
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.parts.algorithm import Algorithm
@@ -85,4 +85,5 @@ def aggregate(state: State, algorithm: Parts, fleet: Fleet, models: Sum, updates
     layout, rule = algorithm.local.trained(fleet.layouts.shared), algorithm.server
     if hasattr(rule, "fitted"):
         rule = rule.fitted(fleet.census)
-    return next_model(rule, state.model, mean, models.total, state.of("server"), layout, state.round + 1, updates)
+    given = state.model, mean, models.total, state.of("server"), layout
+    return next_model(rule, given, state.round + 1, updates)

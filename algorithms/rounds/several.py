@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.layout import Packed
-from algorithms.core.rows import UpdateRows
+from algorithms.core.report import UpdateRows
 from algorithms.core.sums import Sum
 from algorithms.parts.cohort import Training, blocks_of, client_updates
 from algorithms.parts.option import Draft, Received
@@ -31,22 +31,17 @@ def grouped(draft: Draft, models: Sequence[Packed], numbers: NDArray[np.int64]) 
     ]
 
 
-class Groups:
-    """Client updates of the groups of a cohort, under way side by side.
+def start_groups(parts: Sequence[Draft]) -> Callable[[], list[Received]]:
+    """Start the client updates of the groups of a cohort, side by side.
 
     Args:
         parts: draft of each group.
+
+    Returns:
+        Function that waits for the client updates, and returns what the server receives of each group.
     """
-
-    def __init__(self, parts: Sequence[Draft]) -> None:
-        self._parts = parts
-        self._trainings = [
-            Training(part, part.wrapped(client_updates(part)), blocks_of(part, part.drawn)) for part in parts
-        ]
-
-    def received(self) -> list[Received]:
-        """Wait for the client updates; return what the server receives of each group."""
-        return [part.reduced(each.received()) for part, each in zip(self._parts, self._trainings, strict=True)]
+    trainings = [Training(part, part.wrapped(client_updates(part)), blocks_of(part, part.drawn)) for part in parts]
+    return lambda: [part.reduced(each.received()) for part, each in zip(parts, trainings, strict=True)]
 
 
 def joined(received: Sequence[Received]) -> Received:

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.clients import Census
-from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output, Reference, map_joined
-from algorithms.core.layout import Floats, Layout, Packed
-from algorithms.core.layouts import Layouts
+from algorithms.core.fleet import Around, Block, Fleet, Function, Outcome, Output, Reference, map_joined
+from algorithms.core.layout import Floats, Layout, Layouts, Packed
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.parts.option import Draft, Received
 from algorithms.rounds.round import PendingRound, served
-from algorithms.rounds.several import Groups, joined
+from algorithms.rounds.several import joined, start_groups
 from algorithms.training.choose import trainer
 from algorithms.training.local import Local
 from algorithms.training.resident import Resident
@@ -29,36 +28,28 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class AtSize(Function):
+class AtSize(Around):
     """Function that runs with the models of a slice; the worker makes them once.
 
     Args:
-        function: any function of a fleet.
         part: slice of the model.
         local: content of a client update, which says how models are trained.
     """
 
-    function: Function
     part: Slice
     local: Local
 
     @property
     def driver_may_hold(self) -> bool:  # type: ignore[override]  # it is the function's
         """Whether the driver may run blocks that leave objects behind."""
-        return self.function.driver_may_hold
-
-    def objects(self, block: Block) -> int:
-        return self.function.objects(block)
-
-    def join(self, left: Any, right: Any) -> Any:
-        return self.function.join(left, right)
+        return self.inner.driver_may_hold
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         if not self.part.is_whole:
             if self.part not in worker.variants:
                 worker.variants[self.part] = _smaller(worker, self.part, self.local)
             worker = worker.variants[self.part]
-        return self.function(worker, block, *values)
+        return self.inner(worker, block, *values)
 
 
 def _smaller(worker: Worker, part: Slice, local: Local) -> Worker:
@@ -203,10 +194,10 @@ def start_sized(draft: Draft, views: Sequence[SlicedFleet], levels: NDArray[np.i
         replace(draft, fleet=view, state=replace(state, model=view.cut(state.model)), cohort=draft.drawn[levels == n])
         for n, view in enumerate(views)
     ]
-    groups = Groups(parts)
+    wait = start_groups(parts)
 
     def finish() -> State:
-        received = groups.received()
+        received = wait()
         total = SizedSum.of(state.model, draft.fleet.layouts.shared)
         for view, each in zip(views, received, strict=True):
             view.add(total, each.models or Sum.zero(view.layouts.shared))

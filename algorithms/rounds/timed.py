@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError
+from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.conflicts import check_conflicts
 from algorithms.parts.settings import virtual_time_of
-
-if TYPE_CHECKING:
-    from algorithms.parts.algorithm import Algorithm
 
 
 def in_virtual_time(algorithm: Algorithm, devices: Devices | None) -> bool:

@@ -10,9 +10,8 @@ import torch
 
 from algorithms.core.clients import ClientData, SamplePart
 from algorithms.core.errors import DivergedError
-from algorithms.core.fleet import Block, Function, Output
-from algorithms.parts.client_update import ClientUpdates, UpdateSums
-from algorithms.parts.trained import NO_INPUT
+from algorithms.core.fleet import Around, Block, Output
+from algorithms.parts.client_update import NO_INPUT
 from algorithms.training.worker import Worker
 
 
@@ -34,27 +33,22 @@ class UnionData:
 
 
 @dataclass(frozen=True)
-class UnionUpdate(Function):
+class UnionUpdate(Around):
     """One client update on all samples of a block's clients, with the random draws of the first client.
 
     If the block has one client, it equals that client's update.
 
     Args:
-        updates: settings of the client update.
         name: name of the trained model in error messages.
     """
 
-    updates: ClientUpdates
     name: str = "the union of the clients"
-
-    def join(self, left: UpdateSums, right: UpdateSums) -> UpdateSums:
-        return self.updates.join(left, right)
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         first = replace(block, clients=block.clients[:1], inputs=(NO_INPUT,))
         data: Any = UnionData(worker.data, block.clients)  # a client update reads nothing else
         try:
             # The union is one long update, whose rank would be that of its weights.
-            return self.updates(replace(worker, data=data, low_rank=None), first, *values)
+            return self.inner(replace(worker, data=data, low_rank=None), first, *values)
         except DivergedError as error:
             raise DivergedError(f"{self.name}, trained as {error}") from None

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms.training.augment import Augment
+from algorithms.training.loss import Loss
 from algorithms.training.work import StackedBatch, Work
 
 GATHER_BYTES = 2**19
@@ -37,62 +38,53 @@ def stacked_batches(works: Sequence[Work]) -> Iterator[StackedBatch]:
     x, y = (each[0] if len(works) == 1 else torch.cat(each) for each in zip(*((w.x, w.y) for w in works), strict=True))
     index, augment = torch.from_numpy(rows).to(x.device), works[0].augment
     draws, start = None if augment is None else _draws(works), 0
-    repeats = Counter(map(_key, planned))
+    repeats = Counter(planned)
     for steps in _groups(planned, (GPU_GATHER_BYTES if x.is_cuda else GATHER_BYTES) // max(1, x[0].nbytes)):
-        used = slice(start, start + sum(map(_rows, steps)))
-        gathered = x.index_select(0, index[used]), y.index_select(0, index[used])
+        used = slice(start, start + sum(step.rows for step in steps))
+        step_x, step_y = x.index_select(0, index[used]), y.index_select(0, index[used])
         if augment is not None and draws is not None:
-            gathered = _changed(augment.change, *gathered, draws[used])
-        yield from _cut(steps, *gathered, repeats)
+            step_x = augment.change(step_x, draws[used])
+            # Labels that are images move like their samples.
+            step_y = augment.change.labels(step_y, draws[used]) if step_y.dim() == 3 else step_y
+        yield from _cut(steps, step_x, step_y, repeats)
         start = used.stop
 
 
-Planned = tuple[slice, int]
-"""Lanes that take a step together, and the size of their batches."""
+class Planned(NamedTuple):
+    """Step of the lanes from `start` to before `stop` together, each on a batch of `size` samples."""
 
+    start: int
+    stop: int
+    size: int
 
-def _length(lanes: slice) -> int:
-    length: int = lanes.stop - lanes.start
-    return length
-
-
-def _key(planned: Planned) -> tuple[int, int, int]:
-    return planned[0].start, planned[0].stop, planned[1]
-
-
-def _rows(planned: Planned) -> int:
-    return _length(planned[0]) * planned[1]
+    @property
+    def rows(self) -> int:
+        return (self.stop - self.start) * self.size
 
 
 def _groups(planned: Sequence[Planned], most: int) -> Iterator[Sequence[Planned]]:
     """Yield neighbouring steps of at most `most` samples together, at least one step at a time."""
     first, count = 0, 0
     for last, step in enumerate(planned):
-        if last > first and count + _rows(step) > most:
+        if last > first and count + step.rows > most:
             yield planned[first:last]
             first, count = last, 0
-        count += _rows(step)
+        count += step.rows
     yield planned[first:]
 
 
 def _cut(
-    steps: Sequence[Planned], x: torch.Tensor, y: torch.Tensor, repeats: Counter[tuple[int, int, int]]
+    steps: Sequence[Planned], x: torch.Tensor, y: torch.Tensor, repeats: Counter[Planned]
 ) -> Iterator[StackedBatch]:
     """Yield the batches of some steps from their samples, end to end."""
-    start = 0
-    for lanes, size in steps:
-        count, end = _length(lanes), start + _rows((lanes, size))
+    first = 0
+    for step in steps:
+        start, stop, size = step
+        rows = slice(first, first + step.rows)
         # The shape of a sample may differ from the data's after a crop.
-        step_x, step_y = (each[start:end].view(count, size, *each.shape[1:]) for each in (x, y))
-        yield StackedBatch(lanes, size, step_x, step_y, repeats[_key((lanes, size))])
-        start = end
-
-
-def _changed(
-    change: Augment, x: torch.Tensor, y: torch.Tensor, draws: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return augmented samples, and labels that are images moved like them."""
-    return change(x, draws), change.labels(y, draws) if y.dim() == 3 else y
+        step_x, step_y = (each[rows].view(stop - start, size, *each.shape[1:]) for each in (x, y))
+        yield StackedBatch(slice(start, stop), size, step_x, step_y, repeats[step])
+        first = rows.stop
 
 
 def _narrowed(work: Work) -> Work:
@@ -115,7 +107,7 @@ def _plan(works: Sequence[Work]) -> tuple[list[Planned], NDArray[np.int64]]:
         active = [lane for lane, work in enumerate(works) if t < len(work.batches)]
         for size, lanes in groupby(active, key=lambda lane: len(works[lane].batches[t])):
             members = list(lanes)
-            planned.append((slice(members[0], members[-1] + 1), size))
+            planned.append(Planned(members[0], members[-1] + 1, size))
             batches += [works[lane].batches[t] for lane in members]
             owners += members
     if not batches:
@@ -130,3 +122,54 @@ def _draws(works: Sequence[Work]) -> torch.Tensor:
     each = [torch.split(draws, [len(rows) for rows in batches]) for draws, batches in drawn if len(batches)]
     ordered = [parts[t] for t in range(len(works[0].batches)) for parts in each if t < len(parts)]
     return torch.cat(ordered) if ordered else torch.empty(0)
+
+
+Taken = tuple[slice, torch.Tensor, torch.Tensor]
+"""Lanes of a batch, their numbers of labels [k], and their mean losses [k], still on the device."""
+
+
+def losses_of(taken: Sequence[Taken], lanes: int) -> NDArray[np.float64]:
+    """Return each lane's mean loss over the batches taken; see `mean_losses`."""
+    owners = [lane for batch, _, _ in taken for lane in range(batch.start, batch.stop)]
+    labels, losses = [row[1] for row in taken], [row[2] for row in taken]
+    return mean_losses(owners, _on_host(losses), _on_host(labels), lanes)
+
+
+def mean_losses(
+    owners: Sequence[int], losses: NDArray[np.float64], labels: NDArray[Any], lanes: int
+) -> NDArray[np.float64]:
+    """Return each lane's mean loss over its labels in the order of training.
+
+    Args:
+        owners: lane of each batch.
+        losses: mean loss of each batch.
+        labels: number of labels of each batch.
+        lanes: number of lanes. The mean of a lane without a batch is NaN; without a label it is 0.
+    """
+    means = np.full(lanes, np.nan)
+    if owners:
+        sums, counts = np.bincount(owners, losses * labels, lanes), np.bincount(owners, labels, lanes)
+        means[list(owners)] = 0.0
+        np.divide(sums, counts, out=means, where=counts > 0)
+    return means
+
+
+@torch.no_grad()
+def batch_losses(
+    loss: Loss, outputs: Sequence[torch.Tensor], y: torch.Tensor, counts: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the loss of each owner's samples as one batch, times its labels, [owners]; 0 without samples.
+
+    Args:
+        loss: loss of batches.
+        outputs: outputs of neighbouring samples, one part after the other, all owners end to end.
+        y: their labels.
+        counts: number of samples of each owner.
+    """
+    sizes = counts.tolist()
+    parts = zip(torch.split(torch.cat(list(outputs)), sizes), torch.split(y, sizes), strict=True)
+    return np.array([float(loss.sums(*part).sum()) if len(part[1]) else 0.0 for part in parts])
+
+
+def _on_host(values: Sequence[torch.Tensor]) -> NDArray[np.float64]:
+    return torch.cat(list(values)).double().cpu().numpy() if values else np.empty(0)

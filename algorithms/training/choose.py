@@ -13,13 +13,11 @@ from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
 from algorithms.core.errors import InputError
-from algorithms.core.layout import Layout
-from algorithms.core.layouts import BESIDE, divided
-from algorithms.training.compute import Compute
+from algorithms.core.layout import BESIDE, Layout, divided
 from algorithms.training.dropout import draws, keyed
 from algorithms.training.forked import drawn, forked
 from algorithms.training.fused import Fused, layers_of
-from algorithms.training.local import Local
+from algorithms.training.local import Compute, Local
 from algorithms.training.low_rank import LowRank, keeps_low_rank
 from algorithms.training.own import Own
 from algorithms.training.own_update import OwnUpdate

@@ -93,6 +93,11 @@ def _matrices(stack: Tensor) -> Tensor:
     return stack if stack.dim() == 3 else stack.unsqueeze(1)
 
 
+def is_known(part: object) -> bool:
+    """Return whether a layer, a loss, a method or a term is of PyTorch or raysim; others may do anything in a step."""
+    return type(part).__module__.partition(".")[0] in KNOWN
+
+
 def has_hooks(layer: nn.Module) -> bool:
     """Return whether hooks may change the layer, as weight normalisation does."""
     return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks)
@@ -126,7 +131,7 @@ class FoldedLayers:
         readers = Counter(id(each) for _, each in module.named_parameters(remove_duplicate=False))
         calls = Counter(id(layer) for _, layer in stack)
         self._layers: dict[str, nn.Linear] = {}
-        for name, layer in stack if all(_is_known(layer) for _, layer in stack) else ():
+        for name, layer in stack if all(is_known(layer) for _, layer in stack) else ():
             if type(layer) is not nn.Linear or layer.weight.numel() < LEAST_VALUES or has_hooks(layer):
                 continue
             alone = all(readers[id(each)] == 1 and not each._backward_hooks for each in layer.parameters())
@@ -205,8 +210,3 @@ class _FoldedLinear(torch.autograd.Function):
         if bias is not None:
             bias.fold(Tensor.addmm_, above.new_ones(1, len(above)), above, 1)
         return below, None, None, None
-
-
-def _is_known(layer: nn.Module) -> bool:
-    """Return whether a layer is of PyTorch or raysim; one of a user's own may run a backward pass itself."""
-    return type(layer).__module__.partition(".")[0] in KNOWN

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from algorithms.training.batches import stacked_batches
+from algorithms.training.batches import mean_losses, stacked_batches
 from algorithms.training.folding import FixedEntry, Folded, FoldedEntry, folded_arithmetic, has_hooks, leaves
 from algorithms.training.local import Local
-from algorithms.training.losses import mean_losses
 from algorithms.training.replay import launch_of
 from algorithms.training.resident import Resident
 from algorithms.training.steps import LocalSteps, Stacks

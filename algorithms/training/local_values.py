@@ -96,27 +96,19 @@ def _optimizer(values: Mapping[str, Any]) -> Iterator[str]:
     optimizer, momentum, options = values["optimizer"], values["momentum"], values["optimizer_options"]
     for name, usual in OF_ADAM.items():
         fits, allowed = optimizer == "adam" or values[name] == usual, f"{usual} with optimizer = {optimizer!r}"
-        remedy = (
-            'remove it, or set local.optimizer = "adam"' if optimizer in OWN else "set local.optimizer_options instead"
-        )
-        yield from wrong(fits, f"local.{name}", values[name], allowed, remedy)
+        own, other = 'remove it, or set local.optimizer = "adam"', "set local.optimizer_options instead"
+        yield from wrong(fits, f"local.{name}", values[name], allowed, own if optimizer in OWN else other)
     allowed = f"0 with optimizer = {optimizer!r}"
     yield from wrong(optimizer == "sgd" or not momentum, "local.momentum", momentum, allowed, "remove it")
     holds = not values["nesterov"] or momentum > 0
     yield from wrong(holds, "local.nesterov", values["nesterov"], "false without momentum", "set local.momentum = 0.9")
     empty = optimizer not in OWN or not options
     allowed = f"empty with optimizer = {optimizer!r}, which has keys of its own"
-    yield from wrong(
-        empty, "local.optimizer_options", dict(options), allowed, "set local.momentum or local.beta1 instead"
-    )
+    name, remedy = "local.optimizer_options", "set local.momentum or local.beta1 instead"
+    yield from wrong(empty, name, dict(options), allowed, remedy)
     taken = {"lr", "weight_decay", "params"} & set(options)
-    yield from wrong(
-        not taken,
-        "local.optimizer_options",
-        dict(options),
-        "without keys of [local]",
-        f"remove {min(taken, default='')}",
-    )
+    remedy = f"remove {min(taken, default='')}"
+    yield from wrong(not taken, name, dict(options), "without keys of [local]", remedy)
 
 
 def _length(values: Mapping[str, Any]) -> Iterator[str]:
@@ -145,9 +137,8 @@ def _numbers(values: Mapping[str, Any]) -> Iterator[str]:
     yield from wrong(holds, "local.weight_decay", decay, "a float32 number >= 0", "set local.weight_decay = 0")
     for name in ("momentum", "beta1", "beta2"):
         value = values[name]
-        yield from wrong(
-            0 <= value < 1, f"local.{name}", value, "in [0, 1)", f"set local.{name} = 0.9, or leave it out"
-        )
+        remedy = f"set local.{name} = 0.9, or leave it out"
+        yield from wrong(0 <= value < 1, f"local.{name}", value, "in [0, 1)", remedy)
     decay, shares = values["lr_decay"], values["lr_decay_at"]
     yield from wrong(0 < decay <= 1, "local.lr_decay", decay, "in (0, 1]", "set local.lr_decay = 1")
     ascending = all(0 < share < 1 for share in shares) and sorted(set(shares)) == list(shares)

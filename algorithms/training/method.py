@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from algorithms.core.clients import Census
 from algorithms.core.errors import InputError, require
-from algorithms.core.layouts import Scope
+from algorithms.core.layout import Scope
 from algorithms.training.terms import RECEIVED, AffineTerm
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ class Method:
 
     def plan(self, batches: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
         """Return the rows of each step, given those of each batch."""
-        return [batch for batch in batches for _ in range(self.repeats)]
+        repeats = self.repeats
+        return [batch for batch in batches for _ in range(repeats)]
 
     def loss_term(self, module: nn.Module, steps: LocalSteps) -> Contrast | None:
         """Return a further term of the loss that reads the model's features, such as `Contrast`; None for none.

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from algorithms.training.folding import KNOWN, has_hooks
+from algorithms.training.folding import has_hooks, is_known
 from algorithms.training.local import Local
 from algorithms.training.resident import Resident
 from algorithms.training.steps import MomentumDirection, SlotMemory
@@ -169,15 +169,10 @@ def _is_static(local: Local) -> bool:
     fixed = fixed and sum(term.v is not None for term in arithmetic.affine) <= 1
     # Weights of classes come from main memory, which a graph cannot read.
     fixed = fixed and local.lr_schedule == "constant" and not getattr(local.loss, "class_weights", ())
-    known = all(map(_is_known, (local.loss, local.method, *arithmetic.terms)))
+    known = all(map(is_known, (local.loss, local.method, *arithmetic.terms)))
     return fixed and known and not local.method.overrides("loss_term")
 
 
 def _is_plain(layer: nn.Module) -> bool:
     """Return whether a layer is of PyTorch or raysim, and calls no hook, which may keep a state."""
-    return _is_known(layer) and not has_hooks(layer)
-
-
-def _is_known(part: object) -> bool:
-    """Return whether a layer, a loss, a method or a term is of PyTorch or raysim."""
-    return type(part).__module__.partition(".")[0] in KNOWN
+    return is_known(layer) and not has_hooks(layer)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,14 +14,12 @@ from torch.func import functional_call, grad, vmap
 
 from algorithms.core.entries import Kind
 from algorithms.core.layout import Layout, Packed
-from algorithms.core.rows import REPORTED
+from algorithms.core.report import REPORTED
 from algorithms.training.local import Local
 from algorithms.training.loss import labelled
 from algorithms.training.resident import Resident
 from algorithms.training.work import Trainer, Work
-
-if TYPE_CHECKING:
-    from algorithms.training.worker import Worker
+from algorithms.training.worker import Worker
 
 MAPPED = 16
 """Number of batches mapped at once for their gradients, if client updates are stacked."""
@@ -80,16 +77,10 @@ def loss_received(finished: FinishedUpdate) -> float:
     return _objective(finished, _received(finished))
 
 
-@torch.no_grad()
 def loss_rms(finished: FinishedUpdate) -> float:
     """Return the root mean square of the samples' losses at the received model, in evaluation."""
-    module, entries = finished.worker.resident.module.eval(), _received(finished)
-    x, y = finished.work.x, finished.work.y
-    total = 0.0
-    for part in finished.worker.resident.chunks(x):
-        losses = finished.local.loss.sums(functional_call(module, entries, (x[part],)).double(), y[part])
-        total += float(losses.square().sum())
-    return float(np.sqrt(total / max(1, len(y))))
+    total = sum(float(losses.square().sum()) for losses in _losses(finished, _received(finished)))
+    return float(np.sqrt(total / max(1, len(finished.work.y))))
 
 
 def change(finished: FinishedUpdate) -> float:
@@ -101,15 +92,18 @@ def change(finished: FinishedUpdate) -> float:
     return float(sum(squares[place].sum() for entry, place in layout.places() if entry.is_parameter))
 
 
-@torch.no_grad()
 def _objective(finished: FinishedUpdate, entries: dict[str, torch.Tensor]) -> float:
     """Return the mean loss of the client's labels under a model, in evaluation."""
-    module = finished.worker.resident.module.eval()
-    x, y = finished.work.x, finished.work.y
-    total = 0.0
+    total = sum(float(losses.sum()) for losses in _losses(finished, entries))
+    return total / max(1, labelled(finished.work.y))
+
+
+@torch.no_grad()
+def _losses(finished: FinishedUpdate, entries: dict[str, torch.Tensor]) -> Iterator[torch.Tensor]:
+    """Yield the losses of a part of the client's samples after the other under a model, in evaluation."""
+    module, x, y = finished.worker.resident.module.eval(), finished.work.x, finished.work.y
     for part in finished.worker.resident.chunks(x):
-        total += float(finished.local.loss.sums(functional_call(module, entries, (x[part],)).double(), y[part]).sum())
-    return total / max(1, labelled(y))
+        yield finished.local.loss.sums(functional_call(module, entries, (x[part],)).double(), y[part])
 
 
 def bn_shift(finished: FinishedUpdate) -> float:

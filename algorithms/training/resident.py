@@ -13,8 +13,7 @@ from algorithms.core.batch_norm import refuses_single
 from algorithms.core.chunks import chunks, growth_of
 from algorithms.core.entries import SECOND_MODEL, Entry, Kind, entries_of
 from algorithms.core.finite import first_nonfinite
-from algorithms.core.layout import Packed
-from algorithms.core.layouts import Layouts
+from algorithms.core.layout import Layouts, Packed
 from algorithms.core.sums import Sum
 from algorithms.training.local import Local
 

@@ -9,13 +9,11 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms.core.batch_norm import train_mode
-from algorithms.training.batches import stacked_batches
-from algorithms.training.compute import Compute
+from algorithms.training.batches import Taken, losses_of, stacked_batches
 from algorithms.training.dropout import Masks, draws
 from algorithms.training.folding import FoldedLayers, folding, parameters_of
 from algorithms.training.forked import forked
-from algorithms.training.local import Local
-from algorithms.training.losses import Taken, losses_of
+from algorithms.training.local import Compute, Local
 from algorithms.training.resident import Resident
 from algorithms.training.steps import LocalSteps
 from algorithms.training.work import Trainer, Work

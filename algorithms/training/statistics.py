@@ -10,11 +10,10 @@ from typing import Any
 import torch
 
 from algorithms.core.batch_norm import live_batch_norms
-from algorithms.core.blocks import blocks_over
 from algorithms.core.chunks import chunks
 from algorithms.core.entries import Kind
 from algorithms.core.finite import require_finite
-from algorithms.core.fleet import Block, Fleet, Function, Output, map_joined
+from algorithms.core.fleet import Block, Fleet, Function, Output, blocks_over, map_joined
 from algorithms.core.layout import Layout, Packed
 from algorithms.core.sums import Sum
 from algorithms.training.resident import Resident

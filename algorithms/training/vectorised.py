@@ -12,13 +12,11 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from algorithms.core.batch_norm import train_mode
 from algorithms.core.entries import Entry
-from algorithms.training.batches import stacked_batches
-from algorithms.training.compute import Compute
+from algorithms.training.batches import Taken, losses_of, stacked_batches
 from algorithms.training.contrast import Anchors, Contrast
 from algorithms.training.dropout import Masks
-from algorithms.training.local import Local
+from algorithms.training.local import Compute, Local
 from algorithms.training.loss import Loss
-from algorithms.training.losses import Taken, losses_of
 from algorithms.training.products import as_products, convolutions
 from algorithms.training.replay import launch_of
 from algorithms.training.resident import Resident

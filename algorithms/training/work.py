@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from algorithms.core.layout import Packed
 from algorithms.core.sums import Sum
 from algorithms.training.augment import Augmented
-from algorithms.training.compute import Execution
-from algorithms.training.local import Local
+from algorithms.training.local import Execution, Local
 from algorithms.training.loss import known
 from algorithms.training.resident import Resident
 from algorithms.training.steps import SlotMemory

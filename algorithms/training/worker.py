@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from algorithms.core.clients import ClientData
@@ -16,12 +17,50 @@ from algorithms.core.errors import InputError
 from algorithms.core.keys import Purpose, torch_seed
 from algorithms.core.layout import Packed
 from algorithms.core.personal import PersonalStore
-from algorithms.core.rows import UpdateRows
-from algorithms.training.augment import Augment
+from algorithms.core.report import UpdateRows
+from algorithms.training.augment import Augment, Augmented
 from algorithms.training.forked import drawn, forked
-from algorithms.training.preparing import Augmenting, Preparation, with_masks, without_singles
+from algorithms.training.local import Local
 from algorithms.training.resident import Resident
-from algorithms.training.work import Trainer
+from algorithms.training.work import Trainer, Work
+
+Key: TypeAlias = Callable[[Purpose], int]
+"""Return the client update's seed for a purpose."""
+
+
+class Preparation(Protocol):
+    """Change of a client update's work before it trains."""
+
+    def __call__(self, work: Work, local: Local, key: Key) -> Work: ...
+
+
+def without_singles(work: Work, local: Local, key: Key) -> Work:
+    """Leave out batches of one sample, which batch norm cannot normalise by their own statistics."""
+    if local.statistics == "frozen":
+        return work
+    return replace(work, batches=[rows for rows in work.batches if len(rows) > 1])
+
+
+def with_masks(work: Work, local: Local, key: Key) -> Work:
+    """Add the client update's own stream of dropout masks."""
+    masks = torch.Generator(work.x.device)
+    masks.manual_seed(key(Purpose.DROPOUT))
+    return replace(work, masks=masks)
+
+
+@dataclass(frozen=True)
+class Augmenting:
+    """Preparation that draws the augmentation of the batches' samples.
+
+    Args:
+        change: augmentation.
+    """
+
+    change: Augment
+
+    def __call__(self, work: Work, local: Local, key: Key) -> Work:
+        augment = Augmented.of(self.change, work.batches, key(Purpose.AUGMENT), work.x.device)
+        return replace(work, augment=augment)
 
 
 @dataclass(frozen=True)

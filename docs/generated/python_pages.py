@@ -14,7 +14,7 @@ import raysim
 from algorithms.names import ALGORITHMS
 from algorithms.options import aggregation, attack, uplink
 from algorithms.options import stages as uplink_stages
-from algorithms.parts import phases, rules, schedule, server, sharing, weighting
+from algorithms.parts import rules, schedule, server, sharing, weighting
 from algorithms.training.loss import LOSSES
 from algorithms.training.own_update import Context, OwnUpdate
 from docs.generated import types
@@ -50,22 +50,15 @@ def part_sections() -> dict[str, list[Any]]:
         "local": (algorithms.Local, algorithms.Compute, algorithms.Method, *LOSSES.values(), OwnUpdate, Context),
         "sharing": (sharing,),
         "uplink and downlink": (uplink, algorithms.Downlink, uplink_stages),
-        "weighting": (weighting, algorithms.Polynomial, algorithms.Hinge),
-        "server": (
-            server,
-            algorithms.Adaptive,
-            algorithms.Adam,
-            algorithms.Yogi,
-            algorithms.Adagrad,
-            algorithms.WeightedMix,
-        ),
+        "weighting": (weighting,),
+        "server": (server, algorithms.Adaptive, algorithms.Adam, algorithms.Yogi, algorithms.Adagrad),
         "aggregate": (aggregation, algorithms.Robust),
         "attack": (attack,),
         "privacy": (algorithms.Privacy, algorithms.AdaptiveClip),
         "edges and levels": (algorithms.Edges, algorithms.Sizes),
         "Several global models": (algorithms.OwnChoice, algorithms.ChoiceContext),
         "topology": (algorithms.Topology,),
-        "Phases": (phases, rules),
+        "Phases": (algorithms.phases, rules),
     }
     found = {title: [each for subject in subjects for each in public(subject)] for title, subjects in sections.items()}
     return {title: list(dict.fromkeys(subjects)) for title, subjects in found.items()}

@@ -16,7 +16,7 @@ from algorithms import Algorithm, Compute, Local, Mean, Participation, Robust
 from algorithms.names import ALGORITHMS, SERVERS
 from algorithms.options.aggregation import AGGREGATES, Aggregate
 from algorithms.parts.clustered import OwnChoice
-from algorithms.parts.reporting import LateUpdates, Reporting
+from algorithms.parts.schedule import LateUpdates, Reporting
 from algorithms.training.local_values import OF_OPTIMISERS
 from algorithms.training.loss import LOSSES, Loss, OwnLoss
 from algorithms.training.own_update import OwnUpdate

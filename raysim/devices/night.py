@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms import Availability, DeviceTable, DrawnDevices, Purpose, generator
-from algorithms.core.availability import SLICE
+from algorithms.core.devices import SLICE
 from algorithms.core.keys import Streams
 
 HOUR, DAY = 3600.0, 86_400.0

@@ -15,10 +15,9 @@ from algorithms import Block, Function, Location, Output, Packed, Purpose, Resid
 from algorithms.core.chunks import chunk_size
 from algorithms.core.clients import SamplePart
 from algorithms.core.sums import Sum
-from algorithms.parts.client_update import ClientUpdates
-from algorithms.parts.trained import NO_INPUT
+from algorithms.parts.client_update import NO_INPUT, ClientUpdates
+from algorithms.training.batches import batch_losses
 from algorithms.training.loss import CrossEntropy, Loss, known
-from algorithms.training.losses import batch_losses
 from algorithms.training.statistics import add_statistics, load_statistics, statistics_of
 from raysim.common.errors import InputError
 from raysim.measures.metrics import METRICS, Metric, Score, Values

@@ -28,7 +28,7 @@ from algorithms import (
     generator,
     torch_seed,
 )
-from algorithms.core.blocks import block_over
+from algorithms.core.fleet import block_over
 from algorithms.parts.cohort import client_updates
 from algorithms.parts.option import Draft
 from algorithms.rounds.union import UnionUpdate

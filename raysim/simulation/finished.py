@@ -19,7 +19,7 @@ from torch import Tensor
 from algorithms import Layout, Sizes
 from algorithms.core.clients import SamplePart
 from algorithms.core.entries import SECOND_MODEL
-from algorithms.core.layouts import of_client
+from algorithms.core.layout import of_client
 from partitioning import Population
 from partitioning.common.paths import read_parquet, regular
 from raysim.common.errors import InputError, unknown

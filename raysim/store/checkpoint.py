@@ -15,7 +15,7 @@ from safetensors.numpy import save
 from algorithms import Algorithm, Packed, PersonalLedger, State
 from algorithms.core.errors import DamagedError
 from algorithms.core.personal import FULL, check_records
-from algorithms.core.rows import UpdateRows
+from algorithms.core.report import UpdateRows
 from algorithms.core.sums import Sum
 from algorithms.parts.arrivals import Flight, Timeline
 from partitioning.common.disk import report_full_disk

@@ -41,7 +41,7 @@ from algorithms import (
     phases,
     radfed,
 )
-from algorithms.core.rows import UpdateRows
+from algorithms.core.report import UpdateRows
 from algorithms.fedprox import with_proximal
 from algorithms.rounds.asynchronous import AsyncProgress
 from raysim.fleet.inline import InlineFleet

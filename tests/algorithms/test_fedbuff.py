@@ -26,7 +26,7 @@ from algorithms import (
     next_round,
 )
 from algorithms.core.layout import Layout
-from algorithms.parts.reporting import Reporting
+from algorithms.parts.schedule import Reporting
 from algorithms.rounds import asynchronous
 from algorithms.rounds.timed import check_virtual_time
 from raysim.fleet.inline import InlineFleet

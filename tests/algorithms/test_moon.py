@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, linear, normalize
 
 from algorithms import Compute, InputError, Local, Participation, begin, choose, fedavg, moon, next_round
-from algorithms.training.compute import Execution
+from algorithms.training.local import Execution
 from algorithms.training.own_update import OwnUpdate
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import perceptron

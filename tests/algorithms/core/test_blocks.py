@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algorithms.core.blocks import common_site
-from algorithms.core.fleet import SEVERAL, cut
+from algorithms.core.fleet import SEVERAL, common_site, cut
 
 
 @given(st.lists(st.integers(0, 2), max_size=40), st.integers(1, 9))

@@ -22,7 +22,7 @@ from algorithms import (
     next_round,
     radfed,
 )
-from algorithms.options.durations import durations
+from algorithms.options.attendance import durations
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import clients, perceptron
 

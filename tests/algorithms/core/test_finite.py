@@ -29,7 +29,7 @@ from algorithms import (
 )
 from algorithms.core.finite import is_finite
 from algorithms.core.layout import Layout
-from algorithms.core.rows import NO_ROWS, Report
+from algorithms.core.report import NO_ROWS, Report
 from algorithms.names import ALGORITHMS
 from algorithms.parts.server import next_model
 from raysim.fleet.inline import InlineFleet
@@ -184,7 +184,7 @@ def test_a_server_that_remembers_what_is_no_number_stops() -> None:
     layout = Layout.of(perceptron())
     model = layout.pack(perceptron().state_dict())
     with pytest.raises(DivergedError, match=r"round 3: 'v' of the server's memory is not finite"):
-        next_model(rule, model, model, 1.0, {}, layout, 3, NO_ROWS)  # type: ignore[arg-type]
+        next_model(rule, (model, model, 1.0, {}, layout), 3, NO_ROWS)  # type: ignore[arg-type]
 
 
 def test_a_model_that_begins_with_none_is_refused(federation: Federation) -> None:

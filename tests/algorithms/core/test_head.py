@@ -9,7 +9,7 @@ from torch import nn
 from algorithms import Layout
 from algorithms.core.entries import entries_of
 from algorithms.core.head import head_layers, mark_head
-from algorithms.core.layouts import Layouts
+from algorithms.core.layout import Layouts
 from algorithms.parts.sharing import Sharing
 
 

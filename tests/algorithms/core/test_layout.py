@@ -4,8 +4,7 @@ from torch import nn
 
 from algorithms import InputError, Kind, Layout
 from algorithms.core.entries import Entry
-from algorithms.core.layout import ALIGNMENT, Packed
-from algorithms.core.layouts import Layouts
+from algorithms.core.layout import ALIGNMENT, Layouts, Packed
 from tests.kit.federation import perceptron
 
 

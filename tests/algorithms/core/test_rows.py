@@ -3,7 +3,7 @@
 import numpy as np
 
 from algorithms.core.personal import Location
-from algorithms.core.rows import UpdateRows
+from algorithms.core.report import UpdateRows
 
 HERE = Location("a", 8)
 

@@ -31,7 +31,7 @@ from algorithms import (
     silobn,
     static_bn,
 )
-from algorithms.options.joins import Joins
+from algorithms.options.virtual_time import Joins
 from algorithms.parts.option import Draft
 from raysim.fleet.inline import InlineFleet
 from tests.kit.reference import DATA, FP64, agree, drawn, engine, mean, module, sgd, train

@@ -27,8 +27,8 @@ from algorithms import (
     radfed,
     radfedi,
 )
-from algorithms.core.drawing import draw_weighted
 from algorithms.core.keys import Purpose
+from algorithms.parts.schedule import draw_weighted
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import Samples, clients, perceptron
 from tests.kit.reference import DATA, FP64, Values, agree, drawn, engine, mean, module, train

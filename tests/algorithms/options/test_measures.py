@@ -8,8 +8,8 @@ import pytest
 
 from algorithms import Local, Participation, begin, dpsgd, fedavg, fedbuff, hierfavg, next_round, radfed
 from algorithms.core.layout import Layout, Packed
-from algorithms.core.windows import entered, variances
 from algorithms.options.measures import BatchStatistics, Directions, Divergence
+from algorithms.parts.rules import entered, variances
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import clients, perceptron
 

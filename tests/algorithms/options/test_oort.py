@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from algorithms import Compute, InputError, Local, Participation, begin, fedavg, next_round
-from algorithms.core.rows import UpdateRows
+from algorithms.core.report import UpdateRows
 from algorithms.options.oort import Oort
 from raysim.fleet.inline import InlineFleet
 from tests.kit.arrivals import table

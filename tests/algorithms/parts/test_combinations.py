@@ -40,7 +40,7 @@ from algorithms import (
     singleset,
     static_bn,
 )
-from algorithms.core.rows import Report
+from algorithms.core.report import Report
 from tests.kit.federation import perceptron
 
 LOCAL = Local()

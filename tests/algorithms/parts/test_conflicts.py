@@ -52,7 +52,7 @@ from algorithms.names import CONFLICTS
 from algorithms.options.oort import Oort
 from algorithms.options.own_selection import OwnSelection
 from algorithms.parts.option import Conflict, Draft
-from algorithms.parts.reporting import Reporting
+from algorithms.parts.schedule import Reporting
 from algorithms.parts.settings import SETTINGS
 from algorithms.rounds.timed import check_virtual_time
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from algorithms import Algorithm, Compute, Layout, Local, Memory, Packed, Participation, Purpose, fedavg, generator
-from algorithms.core.rows import UpdateRows
+from algorithms.core.report import UpdateRows
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import perceptron
 from tests.kit.reference import DATA, mean, sgd, train

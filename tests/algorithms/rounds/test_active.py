@@ -24,7 +24,7 @@ from algorithms import (
     next_round,
     radfed,
 )
-from algorithms.options.joins import Joins
+from algorithms.options.virtual_time import Joins
 from algorithms.parts.option import Draft
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import clients, perceptron

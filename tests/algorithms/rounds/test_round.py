@@ -30,7 +30,7 @@ from algorithms import (
     next_round,
     radfed,
 )
-from algorithms.core.rows import Report
+from algorithms.core.report import Report
 from algorithms.names import ALGORITHMS
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import clients, named, perceptron

@@ -30,7 +30,7 @@ from algorithms import (
 from algorithms.options.attendance import LateUpdate, attend
 from algorithms.options.oort import Oort
 from algorithms.parts.option import Draft
-from algorithms.parts.reporting import Reporting
+from algorithms.parts.schedule import Reporting
 from algorithms.rounds.timed import check_virtual_time
 from raysim.fleet.inline import InlineFleet
 from tests.kit.arrivals import table

@@ -6,7 +6,7 @@ import torch
 
 from algorithms import Layout, Packed, Resident
 from algorithms.core.entries import Kind
-from algorithms.core.layouts import divided
+from algorithms.core.layout import divided
 from algorithms.core.sums import Sum
 from tests.kit.stacked import seeded
 

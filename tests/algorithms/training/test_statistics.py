@@ -27,7 +27,7 @@ from algorithms import (
     static_bn,
 )
 from algorithms.core.chunks import CHUNK
-from algorithms.parts.phases import phases
+from algorithms.parts.algorithm import phases
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import Samples, clients, perceptron
 from tests.kit.rounds import SIZES, run, same, simulate

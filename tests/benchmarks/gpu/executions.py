@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import partitioning
 from algorithms import Algorithm, Participation, fedavg, fedbn, radfed
-from algorithms.training.compute import Execution
+from algorithms.training.local import Execution
 from raysim.data.decoding import decode_population
 from raysim.data.tensors import decoder_of
 from raysim.fleet.worker_plan import ModelPlan

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from algorithms import Layout, Memory, Packed, SelectionContext
-from algorithms.core.rows import UpdateRows
+from algorithms.core.report import UpdateRows
 
 
 def rarest(context: SelectionContext) -> list[int]:

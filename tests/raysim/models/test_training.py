@@ -11,7 +11,7 @@ import torch
 
 import raysim
 from algorithms import Compute, InputError, Layout, Local, Packed, Resident, Sharing, choose, trainer
-from algorithms.training.compute import Execution
+from algorithms.training.local import Execution
 from algorithms.training.work import Work
 from partitioning.sources.arrays import nested
 from raysim.common import errors

@@ -27,7 +27,7 @@ from algorithms import (
     State,
     fedavg,
 )
-from algorithms.core.rows import UpdateRows
+from algorithms.core.report import UpdateRows
 from algorithms.parts.arrivals import Arrivals, Concurrent, Flight, Timeline
 from algorithms.rounds.asynchronous import AsyncProgress
 from raysim.common.errors import InputError

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from algorithms import Layout, Sharing, State
-from algorithms.core.report import RoundReport
-from algorithms.core.rows import UpdateRows
+from algorithms.core.report import RoundReport, UpdateRows
 from partitioning.common.sealing import is_intact
 from raysim.common.errors import InputError, StoppedError
 from raysim.config.read import algorithm_names
