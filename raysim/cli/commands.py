@@ -116,8 +116,7 @@ def run(experiment: str, out: Path | str | None, **options: Any) -> None:
         from raysim.cli.early import check_run
         from raysim.simulation.place import Place
 
-        checked = check_run(experiment, out=out, **options)
-        Place(None, options["inline"], options["address"]).check_gpus(checked)
+        Place(None, options["inline"], options["address"]).check_gpus(check_run(experiment, out=out, **options))
     with _shown() as (api, watching):
         done = api.run(experiment, out, **options, **watching)
     elsewhere = "" if out is None else " and another --out"
