@@ -127,13 +127,23 @@ def with_format(compute: Compute, module: nn.Module, sample: torch.Tensor, devic
 
 def _takes_channels_last(module: nn.Module, sample: torch.Tensor) -> bool:
     """Return whether a training pass works with the channels last; `view`, for one, needs contiguous values."""
-    images = torch.stack([sample, sample]).contiguous(memory_format=torch.channels_last)
+    tried = deepcopy(module).train()
+    tried.register_forward_pre_hook(_channels_last)
     try:
         with forked(0):
-            deepcopy(module).train()(images)
+            tried(torch.stack([sample, sample]))
     except RuntimeError:
         return False
     return True
+
+
+def _channels_last(_: nn.Module, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+    """Lay out the images [n, channels, height, width] of a pass with their channels last in memory."""
+    (x,) = inputs
+    channels, height, width = x.shape[1:]
+    # The values of one channel lie alike in both formats: the strides alone tell the layers which it is.
+    strides = channels * height * width, 1, channels * width, channels
+    return (x.contiguous(memory_format=torch.channels_last).as_strided(x.shape, strides),)
 
 
 def _stops_folding(local: Local, linear: bool, forms_models: str) -> str:
@@ -207,6 +217,8 @@ def low_rank_trainer(resident: Resident, compute: Compute) -> LowRank | None:
 def trainer(resident: Resident, compute: Compute, update: OwnUpdate | None = None) -> Trainer:
     """Return the trainer of a worker's models; the module's dropout layers become keyed ones.
 
+    With `channels_last` all passes of the module, those of an evaluation too, lay out their images so.
+
     Args:
         resident: models of the worker.
         compute: computation with a resolved execution.
@@ -220,6 +232,8 @@ def trainer(resident: Resident, compute: Compute, update: OwnUpdate | None = Non
     if update is not None:
         return Own(resident, update)
     keyed(resident.module)
+    if compute.channels_last and resident.sample.dim() == 3:
+        resident.module.register_forward_pre_hook(_channels_last)
     if compute.execution in ("fused", "low-rank"):
         return Fused(resident)
     if compute.execution == "vectorised":

@@ -24,7 +24,7 @@ class Sequential(Trainer):
 
     Args:
         resident: model; its dropout layers are keyed.
-        compute: precision, memory format, compilation.
+        compute: precision, compilation.
     """
 
     def __init__(self, resident: Resident, compute: Compute) -> None:
@@ -35,8 +35,6 @@ class Sequential(Trainer):
         self.has_dropout = bool(self._masks.layers) or self._draws
         self._autocast = compute.precision == "bf16"
         self._folded = FoldedLayers(resident.module) if not compute.compile else None
-        images = compute.channels_last and resident.sample.dim() == 3
-        self._format = torch.channels_last if images else torch.contiguous_format
         self._forward: Callable[[torch.Tensor], torch.Tensor] = resident.module
         if compute.compile:
             self._forward = torch.compile(resident.module)
@@ -64,7 +62,7 @@ class Sequential(Trainer):
         with folding(folded, steps) as anchors:
             for number, batch in enumerate(stacked_batches(works)):
                 steps.lr = lr * local.factor(number, count)
-                x = batch.x[0].contiguous(memory_format=self._format)
+                x = batch.x[0]
                 for name, mask in self._masks.draw(works, len(x)).items():
                     self._masks.layers[name.removesuffix(".mask")].mask = mask[0]
                 with torch.autocast(device, torch.bfloat16, enabled=self._autocast):

@@ -23,7 +23,6 @@ from algorithms import (
 )
 from algorithms.fedprox import Proximal
 from algorithms.training import folding
-from algorithms.training.choose import with_format
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import clients
 from tests.kit.stacked import differ
@@ -157,26 +156,3 @@ def test_small_layers_and_steps_that_need_the_whole_gradient_do_not_fold(monkeyp
 def test_a_model_with_a_large_layer_folds_by_itself() -> None:
     module = nn.Sequential(nn.Linear(4, 256), nn.ReLU(), nn.Linear(256, 256), nn.Linear(256, 3))
     assert folded(module) == {"2"}
-
-
-class Viewing(nn.Module):
-    """`view` refuses the result of a convolution whose channels lie last."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.convolution, self.output = nn.Conv2d(3, 4, 3), nn.Linear(4 * 6 * 6, 2)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y: torch.Tensor = self.output(self.convolution(x).view(len(x), -1))
-        return y
-
-
-def test_the_model_and_the_device_decide_about_channels_last() -> None:
-    image, plain = torch.zeros(3, 8, 8), nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 6 * 6, 2))
-    sequential = Compute("sequential")
-    assert with_format(sequential, plain, image, "cpu").channels_last is True
-    assert with_format(sequential, plain, image, "cuda").channels_last is False
-    assert with_format(sequential, Viewing(), image, "cpu").channels_last is False
-    assert with_format(sequential, nn.Linear(8, 2), image, "cpu").channels_last is False
-    assert with_format(Compute("vectorised"), plain, image, "cpu").channels_last is None
-    assert with_format(Compute("sequential", channels_last=False), plain, image, "cpu").channels_last is False
