@@ -54,7 +54,7 @@ class Conflict(NamedTuple):
         one: setting that the error names first: a key of `algorithms.parts.settings.SETTINGS` or `Option.settings`.
         other: setting that the error names second.
         must: duty of the first one, with the reason.
-        remedy: change that makes sense.
+        remedy: change that makes sense. One that begins with "set" names keys, and is told beside other conflicts.
     """
 
     one: str
