@@ -15,6 +15,7 @@ from torch.nn.modules.conv import _ConvNd
 from algorithms.core.errors import InputError
 from algorithms.core.layout import BESIDE, Layout, divided
 from algorithms.training.dropout import draws, keyed
+from algorithms.training.folding import channels_last
 from algorithms.training.forked import drawn, forked
 from algorithms.training.fused import Fused, layers_of
 from algorithms.training.local import Compute, Local
@@ -128,22 +129,13 @@ def with_format(compute: Compute, module: nn.Module, sample: torch.Tensor, devic
 def _takes_channels_last(module: nn.Module, sample: torch.Tensor) -> bool:
     """Return whether a training pass works with the channels last; `view`, for one, needs contiguous values."""
     tried = deepcopy(module).train()
-    tried.register_forward_pre_hook(_channels_last)
+    tried.register_forward_pre_hook(channels_last)
     try:
         with forked(0):
             tried(torch.stack([sample, sample]))
     except RuntimeError:
         return False
     return True
-
-
-def _channels_last(_: nn.Module, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
-    """Lay out the images [n, channels, height, width] of a pass with their channels last in memory."""
-    (x,) = inputs
-    channels, height, width = x.shape[1:]
-    # The values of one channel lie alike in both formats: the strides alone tell the layers which it is.
-    strides = channels * height * width, 1, channels * width, channels
-    return (x.contiguous(memory_format=torch.channels_last).as_strided(x.shape, strides),)
 
 
 def _stops_folding(local: Local, linear: bool, forms_models: str) -> str:
@@ -233,7 +225,7 @@ def trainer(resident: Resident, compute: Compute, update: OwnUpdate | None = Non
         return Own(resident, update)
     keyed(resident.module)
     if compute.channels_last and resident.sample.dim() == 3:
-        resident.module.register_forward_pre_hook(_channels_last)
+        resident.module.register_forward_pre_hook(channels_last)
     if compute.execution in ("fused", "low-rank"):
         return Fused(resident)
     if compute.execution == "vectorised":

@@ -77,8 +77,8 @@ def _at_once(worker: Worker, block: Block) -> int:
 
 def round_of(function: Any) -> int | None:
     """Return the round of client updates, such as those that are also compared; None for any other function."""
-    while hasattr(function, "updates"):
-        function = function.updates
+    while (inner := getattr(function, "inner", getattr(function, "updates", None))) is not None:
+        function = inner
     return function.round_number if isinstance(function, ClientUpdates) else None
 
 

@@ -23,7 +23,7 @@ from raysim.common.files import sync
 from raysim.common.log import LOG
 from raysim.common.names import ALGORITHM_FILES, CLIENTS, CLUSTERS, MODEL, PERSONAL, STATE_FILES, STOPPED, SUMMARY
 from raysim.store.checkpoint import Checkpoints
-from raysim.store.journal import Journal, JournalMark, batches, joined
+from raysim.store.journal import Journal, JournalMark, batches
 from raysim.store.participation import SCORES, TAKEN, participation
 from raysim.store.result import Snapshot
 from raysim.store.run_folder import remove_made
@@ -168,9 +168,7 @@ class AlgorithmFolder:
         self._background.close()
         self._metrics.check()
         self._updates.check()
-        updates = joined(batches(self.path / "updates.journal"), self._rows)
-        metrics = joined(batches(self.path / "metrics.journal"), self._schema)
-        return participation(updates, metrics, clients)
+        return participation(self.path, clients, OUTCOME in self._rows)
 
     @property
     def due(self) -> bool:

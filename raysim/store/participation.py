@@ -1,18 +1,24 @@
-"""Each client's part in a run, from the rows of an algorithm's rounds."""
+"""Each client's part in a run, from the journals of an algorithm's rounds."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from raysim.store.journal import batches
+
 OUTCOMES = {"counted": "updates", "late": "late", "vanished": "vanished"}
 """Names of a client's sums, by the outcome of a client update that they count."""
 
 BYTES = ("bytes_up", "bytes_down")
 """Columns of bytes in `metrics.parquet`, and names of a client's share of them."""
+
 
 CLIENT_FACTS = ("client", "name", "domain", "site", "device", "split", "samples", "test_samples")
 """Columns about a client that a run does not change; a population without names, domains or sites lacks these."""
@@ -27,46 +33,74 @@ TAKEN = {*CLIENT_FACTS, *ACCOUNTS, "cluster", "algorithm"}
 """Columns of `clients.parquet`, and that of a frame's algorithm, beside the metrics."""
 
 
-def participation(updates: pa.Table, metrics: pa.Table, clients: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+def participation(folder: Path, clients: NDArray[np.int64], timed: bool) -> dict[str, NDArray[Any]]:
     """Return each client's sums over the rounds of an algorithm, [K] each.
 
     All client updates of a round have an equal share of its bytes, and all those of a block one of its seconds.
 
     Args:
-        updates: rows of `updates.parquet`.
-        metrics: rows of `metrics.parquet`.
+        folder: folder of the algorithm, whose journals are complete.
         clients: ids in ascending order, int64 [K].
+        timed: whether client updates may come late, or never.
 
     Returns:
-        `updates`, client updates that counted, and their `samples`; if they may come late, or never, also `late`,
-        `vanished` and `samples_wasted`; `bytes_up`, `bytes_down` and `machine_seconds`.
+        `updates`, client updates that counted, and their `samples`; if they are timed also `late`, `vanished` and
+        `samples_wasted`; `bytes_up`, `bytes_down` and `machine_seconds`.
     """
-    ids, timed = updates["client"].to_numpy(), "outcome" in updates.column_names
-    own = np.isin(ids, clients)  # `centralized` has rows of no client
-    places, samples = np.searchsorted(clients, ids[own]), updates["samples"].to_numpy()[own]
-    outcomes = updates["outcome"].to_numpy()[own] if timed else np.full(len(places), "counted")
-    rounds = np.searchsorted(metrics["round"].to_numpy(), updates["round"].to_numpy())
-    of_round = np.bincount(rounds)[rounds]
+    counts = {name: np.zeros(len(clients), np.int64) for name in (*OUTCOMES.values(), "samples", "samples_wasted")}
+    shares = {name: np.zeros(len(clients)) for name in (*BYTES, "machine_seconds")}
+    sizes = _block_sizes(folder)
+    for rows, moved in zip(_rounds(folder), _bytes(folder), strict=True):
+        ids, samples = rows.column("client").to_numpy(), rows.column("samples").to_numpy()
+        own = np.isin(ids, clients)  # `centralized` has rows of no client
+        places = np.searchsorted(clients, ids[own])
+        outcomes = rows.column("outcome").to_numpy(zero_copy_only=False) if timed else np.full(len(ids), "counted")
+        for outcome, name in OUTCOMES.items():
+            mine = outcomes[own] == outcome
+            np.add.at(counts[name], places[mine], 1)
+            np.add.at(counts["samples" if name == "updates" else "samples_wasted"], places[mine], samples[own][mine])
+        for name, total in zip(BYTES, moved, strict=True):
+            np.add.at(shares[name], places, total / len(ids))
+        np.add.at(shares["machine_seconds"], places, _seconds(rows, sizes)[own])
+    names = counts if timed else ("updates", "samples")
+    return {**{name: counts[name] for name in names}, **shares}
 
-    def summed(values: NDArray[Any]) -> NDArray[Any]:
-        sums = np.zeros(len(clients), values.dtype)
-        np.add.at(sums, places, values)
-        return sums
 
-    counts = {name: summed((outcomes == outcome).astype(np.int64)) for outcome, name in OUTCOMES.items()}
-    counts["samples"] = summed(samples * (outcomes == "counted"))
-    counts["samples_wasted"] = summed(samples * (outcomes != "counted"))
-    shares = {name: summed((metrics[name].to_numpy()[rounds] / of_round)[own]) for name in BYTES}
-    shares["machine_seconds"] = summed(_seconds(updates)[own])
-    return {**{name: counts[name] for name in (counts if timed else ("updates", "samples"))}, **shares}
+def _rounds(folder: Path) -> Iterator[pa.Table]:
+    """Yield the client updates of each round that has some."""
+    each = groupby(_updates(folder), lambda batch: batch.column("round")[0].as_py())
+    return (pa.Table.from_batches(list(parts)) for _, parts in each)
 
 
-def _seconds(updates: pa.Table) -> NDArray[np.float64]:
+def _updates(folder: Path) -> Iterator[pa.RecordBatch]:
+    return (batch for batch in batches(folder / "updates.journal") if batch.num_rows)
+
+
+def _bytes(folder: Path) -> Iterator[tuple[int, int]]:
+    """Yield the bytes of each round that has client updates."""
+    for batch in batches(folder / "metrics.journal"):
+        for row in batch.to_pylist():
+            if row["updates"] + (row["late"] or 0) + (row["vanished"] or 0):
+                yield row["bytes_up"], row["bytes_down"]
+
+
+def _block_sizes(folder: Path) -> NDArray[np.int64] | None:
+    """Return the client updates of each block of an asynchronous run, whose numbers are those of the whole run."""
+    sizes = np.zeros(0, np.int64)
+    for batch in _updates(folder):
+        if batch.column("staleness").null_count == batch.num_rows:
+            return None
+        found = np.bincount(batch.column("block").drop_null().to_numpy(), minlength=len(sizes))
+        found[: len(sizes)] += sizes
+        sizes = found
+    return sizes
+
+
+def _seconds(rows: pa.Table, sizes: NDArray[np.int64] | None) -> NDArray[np.float64]:
     """Return the share of each client update in its block's seconds; 0 for one that was not computed."""
-    blocks = updates["block"].fill_null(-1).to_numpy()
-    # Blocks of asynchronous training have numbers of the whole run.
-    rounds = np.where(updates["staleness"].is_valid().to_numpy(), 0, updates["round"].to_numpy())
-    numbers = rounds * (blocks.max(initial=0) + 2) + blocks
-    _, places, sizes = np.unique(numbers, return_inverse=True, return_counts=True)
-    shares: NDArray[np.float64] = updates["machine_block_seconds"].fill_null(0.0).to_numpy() / sizes[places]
+    blocks = rows.column("block").fill_null(-1).to_numpy()
+    seconds = rows.column("machine_block_seconds").fill_null(0.0).to_numpy()
+    shares: NDArray[np.float64] = seconds / np.maximum(
+        1, np.bincount(blocks + 1)[blocks + 1] if sizes is None else sizes[blocks]
+    )
     return shares

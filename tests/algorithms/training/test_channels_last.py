@@ -8,6 +8,7 @@ from torch import nn
 from algorithms import Compute, Layout, Local, Sharing
 from algorithms.training.choose import trainer, with_format
 from algorithms.training.resident import Resident
+from algorithms.training.sequential import Sequential
 from algorithms.training.work import Work
 
 
@@ -40,6 +41,18 @@ def test_images_lie_with_their_channels_last_in_training_and_evaluation(channels
     assert found == [last] * 3
     plain = nn.Sequential(*module)
     torch.testing.assert_close(plain(x), outputs)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_large_linear_layers_behind_convolutions_fold_in_either_format(last: bool) -> None:
+    module = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 2)
+    )
+    resident = Resident(module, Sharing().divide(Layout.of(module)), torch.zeros(1, 16, 16))
+    local = Local(batch_size=3, compute=Compute("sequential", channels_last=last))
+    trained = trainer(resident, local.compute)
+    assert isinstance(trained, Sequential) and trained._folded is not None
+    assert [*trained._folded.chosen(local, resident.trained(local))] == ["3"]
 
 
 def test_the_model_and_the_device_decide_about_channels_last() -> None:

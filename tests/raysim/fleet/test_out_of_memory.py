@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,20 @@ from algorithms import (
     begin,
     fedavg,
 )
+from algorithms.core.fleet import Around
+from algorithms.options.exchange import AfterCommonStep
+from algorithms.options.gathered import Gathered
+from algorithms.options.measures import Compared
 from algorithms.rounds.asynchronous import ReturnedUpdates
+from algorithms.rounds.gossip import SentModels
+from algorithms.rounds.sizes import AtSize
+from algorithms.rounds.union import UnionUpdate
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import OutOfMemoryError, of_algorithm
 from raysim.data.sources import load
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
-from raysim.fleet.out_of_memory import is_out_of_memory, models_fit
+from raysim.fleet.out_of_memory import is_out_of_memory, models_fit, round_of
 from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.models.build import MODELS, ModelBuilder
@@ -181,6 +188,13 @@ def test_other_errors_stay_what_they_are(fleets: Fleets) -> None:
 )
 def test_what_is_a_lack_of_memory(error: Exception, expected: bool) -> None:
     assert is_out_of_memory(error) is expected
+
+
+@pytest.mark.parametrize("kind", [AfterCommonStep, AtSize, Compared, Gathered, SentModels, UnionUpdate])
+def test_a_function_around_client_updates_names_their_round(kind: type[Around]) -> None:
+    updates = ClientUpdates(Local(), Samples(), 0, 7)
+    around = kind(updates, *(None for _ in fields(kind)[1:]))
+    assert round_of(updates) == round_of(around) == round_of(ReturnedUpdates(around)) == 7  # type: ignore[arg-type]
 
 
 def test_models_that_do_not_fit() -> None:
