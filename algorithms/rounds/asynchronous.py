@@ -18,7 +18,7 @@ from algorithms.core.sums import Sum
 from algorithms.options.attendance import durations
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Dispatcher, EventQueue, Flight, Timeline
-from algorithms.parts.client_update import ClientInput, ClientUpdates
+from algorithms.parts.client_update import ClientInput
 from algorithms.parts.cohort import client_updates
 from algorithms.parts.option import Draft
 from algorithms.parts.server import next_model
@@ -72,7 +72,7 @@ class ReturnedUpdates(Function):
         updates: settings of the client updates.
     """
 
-    updates: ClientUpdates
+    updates: Function
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         output = self.updates(worker, block, *values)

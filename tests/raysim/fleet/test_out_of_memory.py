@@ -194,7 +194,7 @@ def test_what_is_a_lack_of_memory(error: Exception, expected: bool) -> None:
 def test_a_function_around_client_updates_names_their_round(kind: type[Around]) -> None:
     updates = ClientUpdates(Local(), Samples(), 0, 7)
     around = kind(updates, *(None for _ in fields(kind)[1:]))
-    assert round_of(updates) == round_of(around) == round_of(ReturnedUpdates(around)) == 7  # type: ignore[arg-type]
+    assert round_of(updates) == round_of(around) == round_of(ReturnedUpdates(around)) == 7
 
 
 def test_models_that_do_not_fit() -> None:
