@@ -9,8 +9,8 @@ from typing import Any
 
 from torch.nn import Module
 
+from algorithms import Arrivals, Purpose, Robust, State, TrimmedMean, begin
 from algorithms import DivergedError as AlgorithmDivergedError
-from algorithms import Purpose, Robust, State, TrimmedMean, begin
 from algorithms.rounds.timed import in_virtual_time
 from raysim.common.errors import of_algorithm
 from raysim.common.log import LOG
@@ -96,7 +96,9 @@ def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
         summary = summary_of(result, experiment.evaluate.target, run.fingerprint) | {"options": plan.of_options}
         clients = None
         if workers.devices is not None or run.plan.clients is not None:
-            scored = state, workers.algorithm, fleet, run.plan.targets, files.accounts(workers.census.clients)
+            arriving = [n for n, phase in enumerate(workers.algorithm.phases) if isinstance(phase.schedule, Arrivals)]
+            accounts = files.accounts(workers.census.clients, arriving)
+            scored = state, workers.algorithm, fleet, run.plan.targets, accounts
             with workers.keyed(Purpose.OWN_RECORD, state.round):
                 summary |= {} if workers.devices is None else {"kinds": by_kind(*scored)}
                 clients = run.plan.clients and run.plan.clients.table(*scored, plan.of_clients)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -156,11 +156,12 @@ class AlgorithmFolder:
         for batch in batches(self.path / "metrics.journal"):
             yield from batch.to_pylist()
 
-    def accounts(self, clients: np.ndarray) -> dict[str, np.ndarray]:
+    def accounts(self, clients: np.ndarray, arriving: Collection[int]) -> dict[str, np.ndarray]:
         """Wait for all rows, and return each client's sums, [n] each; see `participation`.
 
         Args:
             clients: ids in ascending order, int64 [n].
+            arriving: numbers of the asynchronous phases.
 
         Raises:
             DamagedError: a journal is not as it was written.
@@ -168,7 +169,7 @@ class AlgorithmFolder:
         self._background.close()
         self._metrics.check()
         self._updates.check()
-        return participation(self.path, clients, OUTCOME in self._rows)
+        return participation(self.path, clients, OUTCOME in self._rows, arriving)
 
     @property
     def due(self) -> bool:

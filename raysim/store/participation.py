@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,9 @@ TAKEN = {*CLIENT_FACTS, *ACCOUNTS, "cluster", "algorithm"}
 """Columns of `clients.parquet`, and that of a frame's algorithm, beside the metrics."""
 
 
-def participation(folder: Path, clients: NDArray[np.int64], timed: bool) -> dict[str, NDArray[Any]]:
+def participation(
+    folder: Path, clients: NDArray[np.int64], timed: bool, arriving: Collection[int] = ()
+) -> dict[str, NDArray[Any]]:
     """Return each client's sums over the rounds of an algorithm, [K] each.
 
     All client updates of a round have an equal share of its bytes, and all those of a block one of its seconds.
@@ -42,6 +44,7 @@ def participation(folder: Path, clients: NDArray[np.int64], timed: bool) -> dict
         folder: folder of the algorithm, whose journals are complete.
         clients: ids in ascending order, int64 [K].
         timed: whether client updates may come late, or never.
+        arriving: numbers of the asynchronous phases: a block's updates may arrive in several rounds of these.
 
     Returns:
         `updates`, client updates that counted, and their `samples`; if they are timed also `late`, `vanished` and
@@ -49,8 +52,8 @@ def participation(folder: Path, clients: NDArray[np.int64], timed: bool) -> dict
     """
     counts = {name: np.zeros(len(clients), np.int64) for name in (*OUTCOMES.values(), "samples", "samples_wasted")}
     shares = {name: np.zeros(len(clients)) for name in (*BYTES, "machine_seconds")}
-    sizes = _block_sizes(folder)
-    for rows, moved in zip(_rounds(folder), _bytes(folder), strict=True):
+    sizes = _block_sizes(folder, arriving)
+    for row, rows in _rounds(folder):
         ids, samples = rows.column("client").to_numpy(), rows.column("samples").to_numpy()
         own = np.isin(ids, clients)  # `centralized` has rows of no client
         places = np.searchsorted(clients, ids[own])
@@ -59,48 +62,37 @@ def participation(folder: Path, clients: NDArray[np.int64], timed: bool) -> dict
             mine = outcomes[own] == outcome
             np.add.at(counts[name], places[mine], 1)
             np.add.at(counts["samples" if name == "updates" else "samples_wasted"], places[mine], samples[own][mine])
-        for name, total in zip(BYTES, moved, strict=True):
-            np.add.at(shares[name], places, total / len(ids))
-        np.add.at(shares["machine_seconds"], places, _seconds(rows, sizes)[own])
+        for name in BYTES:
+            np.add.at(shares[name], places, row[name] / len(ids))
+        blocks = _blocks(rows)
+        seconds = rows.column("machine_block_seconds").fill_null(0.0).to_numpy()
+        of_block = sizes.get(row["phase"], np.bincount(blocks))
+        np.add.at(shares["machine_seconds"], places, (seconds / of_block[blocks])[own])
     names = counts if timed else ("updates", "samples")
     return {**{name: counts[name] for name in names}, **shares}
 
 
-def _rounds(folder: Path) -> Iterator[pa.Table]:
-    """Yield the client updates of each round that has some."""
-    each = groupby(_updates(folder), lambda batch: batch.column("round")[0].as_py())
-    return (pa.Table.from_batches(list(parts)) for _, parts in each)
+def _rounds(folder: Path) -> Iterator[tuple[Mapping[str, Any], pa.Table]]:
+    """Yield the metrics and the client updates of each round that has some updates."""
+    updates = (batch for batch in batches(folder / "updates.journal") if batch.num_rows)
+    each = groupby(updates, lambda batch: batch.column("round")[0].as_py())
+    rows = (row for batch in batches(folder / "metrics.journal") for row in batch.to_pylist())
+    some = (row for row in rows if row["updates"] + (row["late"] or 0) + (row["vanished"] or 0))
+    return ((row, pa.Table.from_batches(list(parts))) for row, (_, parts) in zip(some, each, strict=True))
 
 
-def _updates(folder: Path) -> Iterator[pa.RecordBatch]:
-    return (batch for batch in batches(folder / "updates.journal") if batch.num_rows)
+def _blocks(rows: pa.Table) -> NDArray[np.int64]:
+    """Return 1 + the number of each client update's block, [n]; 0 for an update that was not computed."""
+    numbers: NDArray[np.int64] = rows.column("block").fill_null(-1).to_numpy() + 1
+    return numbers
 
 
-def _bytes(folder: Path) -> Iterator[tuple[int, int]]:
-    """Yield the bytes of each round that has client updates."""
-    for batch in batches(folder / "metrics.journal"):
-        for row in batch.to_pylist():
-            if row["updates"] + (row["late"] or 0) + (row["vanished"] or 0):
-                yield row["bytes_up"], row["bytes_down"]
-
-
-def _block_sizes(folder: Path) -> NDArray[np.int64] | None:
-    """Return the client updates of each block of an asynchronous run, whose numbers are those of the whole run."""
-    sizes = np.zeros(0, np.int64)
-    for batch in _updates(folder):
-        if batch.column("staleness").null_count == batch.num_rows:
-            return None
-        found = np.bincount(batch.column("block").drop_null().to_numpy(), minlength=len(sizes))
-        found[: len(sizes)] += sizes
-        sizes = found
+def _block_sizes(folder: Path, arriving: Collection[int]) -> Mapping[int, NDArray[np.int64]]:
+    """Return the client updates of each block of the asynchronous phases, which number theirs through all rounds."""
+    sizes: dict[int, NDArray[np.int64]] = {}
+    for row, rows in _rounds(folder) if arriving else ():
+        if (phase := row["phase"]) in arriving:
+            before = sizes.get(phase, np.zeros(0, np.int64))
+            sizes[phase] = np.bincount(_blocks(rows), minlength=len(before))
+            sizes[phase][: len(before)] += before
     return sizes
-
-
-def _seconds(rows: pa.Table, sizes: NDArray[np.int64] | None) -> NDArray[np.float64]:
-    """Return the share of each client update in its block's seconds; 0 for one that was not computed."""
-    blocks = rows.column("block").fill_null(-1).to_numpy()
-    seconds = rows.column("machine_block_seconds").fill_null(0.0).to_numpy()
-    shares: NDArray[np.float64] = seconds / np.maximum(
-        1, np.bincount(blocks + 1)[blocks + 1] if sizes is None else sizes[blocks]
-    )
-    return shares

@@ -126,14 +126,31 @@ def test_costs_add_up_to_those_of_the_run(done: raysim.Run, name: str) -> None:
     assert clients.machine_seconds.sum() == pytest.approx(blocks.sum(), rel=1e-12)
 
 
-def test_costs_of_an_asynchronous_run_add_up(tmp_path: Path) -> None:
-    config = {**CONFIG, "algorithm": [{"name": "fedbuff", "cohort": 2, "concurrency": 4}], "rounds": 5}
+SLOW = {"compute": 5.0, "spread": 1.0, "latency": 1000.0}
+AT_NIGHT = {**SLOW, "availability": "day-night", "hours": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "devices", "block"),
+    [
+        ({"name": "fedbuff", "cohort": 2, "concurrency": 4}, AT_NIGHT, ["block"]),
+        ({"name": "fedprox", "cohort": 3, "deadline": 1012.0, "late": "stale"}, SLOW, ["round", "block"]),
+    ],
+    ids=["asynchronous", "stale"],
+)
+def test_costs_add_up_in_virtual_time(
+    tmp_path: Path, algorithm: dict[str, Any], devices: dict[str, Any], block: list[str]
+) -> None:
+    config = {**CONFIG, "algorithm": [algorithm], "rounds": 30, "devices": devices, "fleet": {"block": 2}}
     run = quick_run(config, tmp_path / "run", inline=True)
-    clients, metrics, updates = run.clients("fedbuff"), run.metrics(), run.updates()
-    assert clients.updates.sum() == metrics.updates.sum() == 10
+    clients, metrics, updates = run.clients(), run.metrics(), run.updates()
     assert clients.bytes_up.sum() == pytest.approx(metrics.bytes_up.sum())
-    sizes = updates.groupby("block").client.transform("size")
-    assert clients.machine_seconds.sum() == pytest.approx((updates.machine_block_seconds / sizes).sum())
+    assert clients.updates.sum() == metrics.updates.sum() == (updates.outcome == "counted").sum()
+    computed = updates[updates.outcome == "counted"]
+    assert (len(computed) < len(updates)) == (devices is AT_NIGHT) and computed.staleness.max() > 0
+    sizes = computed.groupby(block).client.transform("size")
+    assert (sizes > 1).any()
+    assert clients.machine_seconds.sum() == pytest.approx((computed.machine_block_seconds / sizes).sum(), rel=1e-12)
 
 
 def test_a_report_has_quantiles_groups_and_a_table_that_can_be_sorted(done: raysim.Run) -> None:
