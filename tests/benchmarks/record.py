@@ -38,8 +38,11 @@ ROUNDS = {
     "L": "L: as K",
     "M": "M: 100 x 20 texts, 4 a round",
     "N": "N: as M",
+    "O": "O: 100 x 64, 10 a round",
+    "P": "P: 100 x 640, 10 a round",
+    "Q": "Q: 100 x 60, 10 a round",
 }
-IMAGES, TEXTS = ("A", "B", "C"), ("K", "L", "M", "N")
+IMAGES, TEXTS, NETWORKS = ("A", "B", "C"), ("K", "L", "M", "N"), ("O", "P", "Q")
 MODELS = {
     "A": "`mlp` 784-200-200-10",
     "B": "the same",
@@ -48,6 +51,9 @@ MODELS = {
     "L": "its adapters",
     "M": "GPT-2, 10.8 million",
     "N": "its adapters",
+    "O": "FedBN's `digit_cnn`, batch 32",
+    "P": "`lenet`, batch 64",
+    "Q": "`resnet20`, batch norm, batch 20",
 }
 """Model of each load."""
 
@@ -94,7 +100,8 @@ def keep(name: str, entry: Mapping[str, Any]) -> None:
 def rounds_table(record: Record, rows: Sequence[str] = tuple(ROWS), loads: Sequence[str] = IMAGES) -> str:
     """Return seconds a round, and the ratio to two plain loops."""
     lines = [f"| | {' | '.join(ROUNDS[load] for load in loads)} |", f"|---|{'---|' * len(loads)}"]
-    lines.append(f"| model, batch 10, one epoch | {' | '.join(MODELS[load] for load in loads)} |")
+    batch = ", batch 10" if loads != NETWORKS else ""
+    lines.append(f"| model{batch}, one epoch | {' | '.join(MODELS[load] for load in loads)} |")
     measured = {title for load in loads for title in record.get(load, {}).get("figures", {})}
     for title in filter(measured.__contains__, rows):
         lines.append(f"| {ROWS[title]} | {' | '.join(_cell(record.get(load, {}), title) for load in loads)} |")
@@ -129,6 +136,11 @@ def texts_table(record: Record) -> str:
     return rounds_table(record, loads=TEXTS)
 
 
+def networks_table(record: Record) -> str:
+    """Return seconds a round of the papers' networks."""
+    return rounds_table(record, loads=NETWORKS)
+
+
 def memory_table(record: Record) -> str:
     """Return the memory of all processes of each way, and in brackets of the main process and the largest other one."""
     loads = [name for name in record if name.startswith(MEMORY)]
@@ -144,6 +156,7 @@ TABLES: Mapping[str, Callable[[Record], str]] = {
     "rounds": rounds_table,
     "readme": readme_table,
     "texts": texts_table,
+    "networks": networks_table,
     "others": other_table,
     "memory": memory_table,
 }
@@ -172,13 +185,13 @@ def _short(value: float) -> str:
 
 
 def _origin(record: Record, loads: Sequence[str]) -> str:
-    """Return the commits and repeats behind a table."""
-    known = [load for load in loads if load in record]
-    groups: dict[tuple[str, int], list[str]] = {}
-    for load in known:
-        groups.setdefault((record[load]["commit"], record[load]["repeats"]), []).append(load)
+    """Return the commits, repeats and processors behind a table."""
+    groups: dict[tuple[str, int, str], list[str]] = {}
+    for load in (load for load in loads if load in record):
+        entry = record[load]
+        groups.setdefault((entry["commit"], entry["repeats"], entry["hardware"].split()[-1]), []).append(load)
     shown = {key: ", ".join(names).replace(MEMORY, "") for key, names in groups.items()}
-    parts = [f"{names} at commit {commit}, {n} run{'s' * (n > 1)}" for (commit, n), names in shown.items()]
+    parts = [f"{names} at commit {commit}, {n} run{'s' * (n > 1)}, {cpu}" for (commit, n, cpu), names in shown.items()]
     return f"Medians: {'; '.join(parts)}."
 
 

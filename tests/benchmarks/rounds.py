@@ -1,4 +1,4 @@
-"""Seconds a round, loads A, B, C, E, G and K to N: plain loops, the command, and the peers, in turn in one run."""
+"""Seconds a round, loads A, B, C, E, G and K to Q: plain loops, the command, and the peers, in turn in one run."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ SCRIPTS: dict[str, tuple[str, str, list[str], str]] = {
 }
 """Peers: the environment, the script, its arguments, and the loads on which it is compared."""
 
-ROUNDS = {"A": 200, "B": 300, "C": 16, "E": 300, "G": 30, "K": 60, "L": 60, "M": 16, "N": 20}
+ROUNDS = {"A": 200, "B": 300, "C": 16, "E": 300, "G": 30, "K": 60, "L": 60, "M": 16, "N": 20, "O": 30, "P": 40, "Q": 30}
 """Rounds of the command: some follow after Ray's actors are there."""
 
-SLOW = {"C": 4, "G": 2, "M": 3, "N": 3}
+SLOW = {"C": 4, "G": 2, "M": 3, "N": 3, "O": 6, "P": 6, "Q": 6}
 """Most counted rounds of plain loops and peers, on loads whose rounds take seconds."""
 
 Way = Callable[[], Iterator[tuple[str, float]]]

@@ -1,13 +1,13 @@
-"""The speed of `raysim run`: loads A to N, beside plain loops and other simulators, in one run.
+"""The speed of `raysim run`: loads A to Q, beside plain loops and other simulators, in one run.
 
-    uv run python -m tests.benchmarks.speed [--loads ABCDEFGHIJKLMN] [--peers .peers] [--data DIR] [--repeats 5]
+    uv run python -m tests.benchmarks.speed [--loads ABCDEFGHIJKLMNOPQ] [--peers .peers] [--data DIR] [--repeats 5]
 
 Every figure of raysim comes from the command itself, in a process of its own, with its defaults. A, B, C, E, G and K to
-N are seconds a round once both client actors work: the medians of the column `seconds` of `metrics.parquet`. Beside
+Q are seconds a round once both client actors work: the medians of the column `seconds` of `metrics.parquet`. Beside
 them stands the mean by the clock of `run.log`, which counts everything between two rounds. "Two plain loops" are the
 ideal on two cores: two processes that share the round's client updates, without a framework. E takes no step, G has a
 cohort of 10,000. D, I and J are whole jobs, from exec to exit. F has populations of 1e3, 1e5 and 1e6 clients, and H
-compares redistribution with sums. K to N train language models.
+compares redistribution with sums. K to N train language models, O to Q the papers' networks.
 
 All ways take turns in every repeat, so a busy machine slows all alike. A figure is the median over the repeats. The
 peers need the environments that peers/environments.sh makes; without `--peers` they are left out.
@@ -27,7 +27,7 @@ from tests.benchmarks import jobs, scale
 from tests.benchmarks.record import IDEAL, save
 from tests.benchmarks.rounds import ROUNDS, measure, medians
 
-LOADS = "ABCDEFGHIJKLMN"
+LOADS = "ABCDEFGHIJKLMNOPQ"
 
 
 def main() -> None:

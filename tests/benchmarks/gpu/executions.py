@@ -20,10 +20,9 @@ from raysim.fleet.worker_plan import ModelPlan
 from raysim.models.build import MODELS
 from tests.benchmarks.gpu.harness import local_of, measured, model_of, plan_of
 from tests.benchmarks.gpu.setting import Add, Setting, attempt, images
-from tests.benchmarks.peers.loads import CIFAR, Load
+from tests.benchmarks.peers.loads import CIFAR, DIGITS, Load
 from tests.benchmarks.rounds import table_of
 
-DIGITS = (3, 28, 28)
 SHAPES = {
     "logistic": (1, 28, 28),
     "mlp": (1, 28, 28),

@@ -31,7 +31,7 @@ class Load:
     """A population, the cohort of a round, the model, and the work of a client update.
 
     Args:
-        model: "mlp", "cnn", "logistic" or "gpt2".
+        model: "mlp", "cnn", "gpt2", or a model of raysim by its name.
         shape: shape of an image, or (length,) of a text of tokens, each of which predicts the next one.
         clients: number of training clients.
         samples: samples of a client.
@@ -65,7 +65,7 @@ class Load:
     held_out: int = 0
 
 
-MNIST, CIFAR, SMALL = (1, 28, 28), (3, 32, 32), (1, 8, 8)
+MNIST, CIFAR, DIGITS, SMALL = (1, 28, 28), (3, 32, 32), (3, 28, 28), (1, 8, 8)
 
 TOKENS = 256
 """Tokens of a text: bytes."""
@@ -93,6 +93,10 @@ LOADS = {
     "M": gpt2(6, 6, 384, cohort=4),
     "N": gpt2(6, 6, 384, cohort=4, adapters=True),
     # The peers' scripts run none of the loads below.
+    # Networks of the papers: FedBN's for digits, LeNet, and a residual one; the first and the last have batch norm.
+    "O": Load("digit_cnn", DIGITS, clients=100, samples=64, cohort=10, batch=32, lr=0.01),
+    "P": Load("lenet", MNIST, clients=100, samples=640, cohort=10, batch=64),
+    "Q": Load("resnet20", CIFAR, clients=100, samples=60, cohort=10, batch=20),
     # A whole job: logistic regression with its tests.
     "D": Load("logistic", MNIST, clients=1000, samples=60, cohort=10, rounds=100, test_every=20, test_samples=10_000),
     # Empty client updates: batch norm trains on no batch of one sample, so an update takes no step.
