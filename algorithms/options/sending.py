@@ -87,7 +87,8 @@ def _clip(
         rows, own = slice(lanes[first], lanes[first] + stop - first), slice(0, 1) if same else slice(first, stop)
         starts = [part[own].view(-1, *stack.shape[1:]) for part, stack in zip(before, models, strict=True)]
         pairs = list(zip((stack[rows] for stack in models), starts, strict=True))
-        norms = [torch.linalg.vector_norm((w - start).flatten(1), dim=1, dtype=torch.float64) for w, start in pairs]
+        changes = ((w - start).reshape(len(w), -1) for w, start in pairs)
+        norms = [torch.linalg.vector_norm(each, dim=1, dtype=torch.float64) for each in changes]
         share = (norm / torch.stack(norms).square().sum(0).sqrt()).clamp(max=1).to(models[0])
         for w, start in pairs:
             # start + share (w - start); a share of 1 leaves w as it is.
@@ -105,7 +106,7 @@ def _runs(lanes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
 
 def _gathered(stacks: Sequence[torch.Tensor], lanes: list[int]) -> torch.Tensor:
     """Return the values of some lanes side by side, [lanes, n]."""
-    return torch.cat([stack[lanes].flatten(1) for stack in stacks], dim=1)
+    return torch.cat([stack[lanes].reshape(len(lanes), -1) for stack in stacks], dim=1)
 
 
 def _scatter(stacks: Sequence[torch.Tensor], lanes: list[int], parts: Sequence[torch.Tensor]) -> None:

@@ -7,6 +7,7 @@ from math import inf
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from algorithms import (
     Algorithm,
@@ -196,6 +197,30 @@ def test_asynchronous_arrivals_send_messages(federation: Federation) -> None:
     state, fleet = simulate(federation, algorithm, "mlp", "sequential", "fp32", 2)
     size = sum(entry.size for entry in fleet.layouts.shared.entries)
     assert state.report is not None and state.report.bytes_up == 2 * uplink.nbytes(size, 4)
+
+
+class Tempered(nn.Module):
+    """A perceptron, and a parameter without dimensions that scales its outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = perceptron()
+        self.scale = nn.Parameter(torch.tensor(1.5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) * self.scale
+
+
+@pytest.mark.parametrize("execution", ["sequential", "vectorised"])
+@pytest.mark.parametrize("chain", [(Clip(0.05),), (Clip(0.05, "layer"), TopK(1.0))])
+def test_a_parameter_without_dimensions_is_sent(chain: tuple, execution: str, federation: Federation) -> None:
+    compute = Compute(execution, "fp64")  # type: ignore[arg-type]
+    algorithm = fedavg(Participation(), LOCAL).having(Uplink(chain)).computed(compute)
+    fleet = federation(clients((9, 7)), Tempered().double(), algorithm.sharing, 2, compute)
+    start = begin(Tempered().double(), fleet, 1)
+    after = next_round(start, algorithm, fleet)
+    assert 0 < np.linalg.norm(after.model.floats - start.model.floats) <= 0.05 + 1e-12
+    assert fleet.layouts.shared.unpack(after.model)["scale"] != 1.5
 
 
 def test_a_client_that_takes_no_step_sends_no_noise(federation: Federation) -> None:
