@@ -13,7 +13,7 @@ from algorithms.core.keys import Purpose, torch_seed
 from algorithms.core.layout import Floats, Packed
 from algorithms.core.state import State
 from algorithms.options.chain import StageChain
-from algorithms.options.stages import Changes
+from algorithms.options.stages import Changes, layer_sizes
 from algorithms.parts.option import Conflict, Draft, Received
 
 WHOLE = "remove [downlink], or use another algorithm"
@@ -67,15 +67,15 @@ class Downlink(StageChain):
         import torch  # late, because the experiment file is checked before it is imported
 
         parts, layouts, before = draft.algorithm, draft.fleet.layouts, draft.state.model
-        places = [place for entry, place in layouts.shared.places() if parts.local.trains(entry)]
-        if not places:
+        entries = {entry: place for entry, place in layouts.shared.places() if parts.local.trains(entry)}
+        if not entries:
             return state
-        columns, sent = np.concatenate([np.r_[place] for place in places]), sent_by(draft.state, draft.fleet)
+        columns, sent = np.concatenate([np.r_[place] for place in entries.values()]), sent_by(draft.state, draft.fleet)
         old, new = (torch.from_numpy(each.floats[columns])[None] for each in (before, state.model))
         change = new - old
         owed = change + torch.from_numpy(sent.owed[columns])
         stream = torch.Generator().manual_seed(torch_seed(state.seed, Purpose.DOWNLINK, draft.number))
-        received_by_all = self.sent(Changes(owed, len(columns), (len(columns),), draws=(stream,)))
+        received_by_all = self.sent(Changes(owed, len(columns), layer_sizes(entries), draws=(stream,)))
         floats, residual = state.model.floats.copy(), sent.owed.copy()
         # A value that is sent unchanged stays the server's to the last bit.
         floats[columns] = torch.where(received_by_all == change, new, old + received_by_all)[0].numpy()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 
 import numpy as np
 import torch
 
 from algorithms.core.layout import Packed
 from algorithms.options.chain import FEEDBACK, StageChain
-from algorithms.options.stages import Changes
+from algorithms.options.stages import Changes, layer_sizes
 from algorithms.training.local import Local
 from algorithms.training.resident import Resident
 
@@ -47,7 +46,6 @@ def send(
         return _clip(models, [place for _, place in entries], lanes, received, norm)
     index, columns = list(lanes), np.concatenate([np.r_[place] for _, place in entries])
     sizes = [entry.size for entry, _ in entries]
-    layers = groupby(entries, key=lambda each: each[0].name.rpartition(".")[0])
     trained = _gathered(models, index)
     same = all(each is received[0] for each in received)
     rows = np.stack([each.floats[columns] for each in (received[:1] if same else received)])
@@ -55,9 +53,9 @@ def send(
     change = trained - before
     residuals = [resident.slots[FEEDBACK][entry.name] for entry, _ in entries] if uplink.feedback else []
     owed = change + _gathered(residuals, index) if residuals else change
-    groups = tuple(sum(entry.size for entry, _ in layer) for _, layer in layers)
+    layers = layer_sizes(entry for entry, _ in entries)
     draws = tuple(_stream(seed(i), resident.device) for i in range(len(index))) if uplink.draws else ()
-    sent = uplink.sent(Changes(owed, owed.shape[1], groups, draws=draws))
+    sent = uplink.sent(Changes(owed, owed.shape[1], layers, draws=draws))
     _scatter(models, index, torch.split(torch.where(sent == change, trained, before + sent), sizes, dim=1))
     if residuals:
         _scatter(residuals, index, torch.split(owed - sent, sizes, dim=1))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import groupby
 from math import ceil, isfinite, sqrt
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from algorithms.core.entries import Entry
 from algorithms.core.errors import require, require_one
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
@@ -56,6 +59,12 @@ class Changes:
         if self.places is None:
             return self.values
         return self.values.new_zeros(len(self.values), self.size).scatter_(1, self.places, self.values)
+
+
+def layer_sizes(entries: Iterable[Entry]) -> tuple[int, ...]:
+    """Return the number of values of each layer in a change of some entries, in their order."""
+    layers = groupby(entries, key=lambda entry: entry.name.rpartition(".")[0])
+    return tuple(sum(entry.size for entry in layer) for _, layer in layers)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Rounds with a downlink: reference, identities, error feedback, bytes, refusals."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from algorithms import (
     Quantise,
     RandomK,
     Sign,
+    Stage,
     State,
     TopK,
     Uplink,
@@ -28,6 +29,7 @@ from algorithms import (
     radfed,
 )
 from algorithms.names import ALGORITHMS
+from algorithms.options.stages import Changes
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import clients, named
 from tests.kit.models import SIZES, made, simulate
@@ -126,6 +128,24 @@ def test_both_ways_compressed_train(federation: Federation) -> None:
     plain, _ = simulate(federation, algorithm, "mlp", "sequential", "fp64", 3)
     both, _ = simulate(federation, algorithm.having(Downlink((Quantise(64),))), "mlp", "sequential", "fp64", 3)
     assert not same(plain.model, both.model) and np.isfinite(both.model.floats).all()
+
+
+@dataclass(frozen=True)
+class Noting(Stage):
+    """A user's stage that notes the layers of the changes."""
+
+    layers: list[tuple[int, ...]] = field(default_factory=list, compare=False)
+
+    def __call__(self, changes: Changes) -> Changes:
+        self.layers.append(changes.layers)
+        return changes
+
+
+def test_a_stage_knows_the_layers_of_the_model(federation: Federation) -> None:
+    """The perceptron has 4 inputs, 6 hidden units and 3 classes."""
+    stage = Noting()
+    simulate(federation, fedavg(SOME, LOCAL).having(Downlink((stage,))), "mlp", "sequential", "fp32", 1)
+    assert stage.layers == [(4 * 6 + 6, 6 * 3 + 3)]
 
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
