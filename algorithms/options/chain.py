@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -79,7 +79,9 @@ class StageChain(Option):
     def sent(self, changes: Changes) -> torch.Tensor:
         """Return the changes as they are received, [models, n]."""
         for stage in self.chain:
-            given, changes = changes, stage(changes)
+            given = changes
+            # A user's stage may change values in place; the sender still compares them with what arrives.
+            changes = stage(replace(given, values=given.values.clone()) if is_own(stage) else given)
             if is_own(stage) and (duty := _broken_duty(given, changes)):
                 raise self._returned(stage).fault(duty)
         return changes.whole()
@@ -132,9 +134,21 @@ def _broken_duty(given: Changes, sent: object) -> str:
         )
     if (sent.size, sent.layers) != (given.size, given.layers):
         return f"leave the size {given.size} and the layers of the changes"
-    if values.shape[1] != given.size and (places is None or places.shape != values.shape):
+    if places is None and values.shape[1] == given.size:
+        return ""
+    if getattr(places, "shape", None) != values.shape:
         return f"return a place for each value if it sends fewer than {given.size}; use `changes.at`"
-    return ""
+    duty = f"return ascending int64 places below {given.size}; use `changes.at`"
+    return "" if _ascend(places, given.size) else duty
+
+
+def _ascend(places: Any, size: int) -> bool:
+    """Return whether each row of places is int64, from 0 to below a size, and ascending."""
+    import torch
+
+    if not isinstance(places, torch.Tensor) or places.dtype != torch.int64:
+        return False
+    return bool((places >= 0).all() and (places < size).all() and (places.diff(dim=1) > 0).all())
 
 
 def _unfed(stage: Stage) -> str:

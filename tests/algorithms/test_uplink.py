@@ -1,7 +1,7 @@
 """Rounds with an uplink: reference, identities, executions, error feedback, bytes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -13,6 +13,7 @@ from algorithms import (
     Algorithm,
     Clip,
     Compute,
+    Downlink,
     InputError,
     Layout,
     Local,
@@ -22,6 +23,7 @@ from algorithms import (
     Quantise,
     RandomK,
     Sign,
+    Stage,
     TopK,
     Uplink,
     begin,
@@ -30,6 +32,8 @@ from algorithms import (
     radfed,
 )
 from algorithms.names import ALGORITHMS
+from algorithms.options.chain import StageChain
+from algorithms.options.stages import Changes
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import clients, named, perceptron
 from tests.kit.models import MODELS, SIZES, made, simulate
@@ -197,6 +201,30 @@ def test_asynchronous_arrivals_send_messages(federation: Federation) -> None:
     state, fleet = simulate(federation, algorithm, "mlp", "sequential", "fp32", 2)
     size = sum(entry.size for entry in fleet.layouts.shared.entries)
     assert state.report is not None and state.report.bytes_up == 2 * uplink.nbytes(size, 4)
+
+
+@dataclass(frozen=True)
+class Halved(Stage):
+    """A user's stage that halves the changes, in new memory or in place."""
+
+    in_place: bool
+
+    def __call__(self, changes: Changes) -> Changes:
+        return replace(changes, values=changes.values.mul_(0.5) if self.in_place else changes.values * 0.5)
+
+
+@pytest.mark.parametrize(
+    "chain", [lambda stage: Uplink((stage,)), lambda stage: Uplink((stage,), feedback=True), lambda s: Downlink((s,))]
+)
+def test_a_users_stage_may_change_values_in_place(
+    chain: Callable[[Stage], StageChain], federation: Federation
+) -> None:
+    plain, new, in_place = (
+        simulate(federation, fedavg(SOME, LOCAL).having(*options), "mlp", "sequential", "fp64", 3)[0]
+        for options in ((), (chain(Halved(False)),), (chain(Halved(True)),))
+    )
+    assert same(in_place.model, new.model) and same(in_place.average, new.average)
+    assert not same(new.model, plain.model)
 
 
 class Tempered(nn.Module):
