@@ -54,7 +54,7 @@ class StageChain(Option):
     def clips_alone(self) -> float | None:
         """Norm to which a change is clipped as a whole, if nothing else happens to it; else None."""
         only = self.chain[0] if len(self.chain) == 1 and not self.feedback else None
-        return only.norm if isinstance(only, Clip) and only.by == "model" else None
+        return only.norm if type(only) is Clip and only.by == "model" else None
 
     def nbytes(self, size: int, scalar: int) -> int:
         """Return the bytes of a message.

@@ -1,8 +1,9 @@
 """The stages of the uplink: their formulas, their bias, and the bytes of a message that is really written."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import inf, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -202,6 +203,47 @@ def test_refusals(make: Callable[[], object], message: str) -> None:
     with pytest.raises(InputError) as error:
         make()
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@dataclass(frozen=True)
+class Placed(Stage):
+    """A user's stage that sends the first two values, at some places."""
+
+    places: Any = field(compare=False)
+
+    def __call__(self, changes: Changes) -> Changes:
+        return replace(changes, values=changes.values[:, :2], places=self.places)
+
+
+ASCENDING = "must return ascending int64 places below 6; use `changes.at`; correct it"
+
+
+@pytest.mark.parametrize(
+    ("places", "duty"),
+    [
+        (None, "must return a place for each value if it sends fewer than 6"),
+        (torch.tensor([[0]]), "must return a place for each value if it sends fewer than 6"),
+        (torch.tensor([[0, 1]], dtype=torch.int32), ASCENDING),
+        (torch.tensor([[1, 0]]), ASCENDING),
+        (torch.tensor([[2, 2]]), ASCENDING),
+        (torch.tensor([[0, 6]]), ASCENDING),
+        (torch.tensor([[-1, 0]]), ASCENDING),
+        (np.array([[0, 1]]), ASCENDING),
+    ],
+)
+def test_places_of_a_users_stage_that_no_message_can_have_are_refused(places: Any, duty: str) -> None:
+    with pytest.raises(InputError) as error:
+        Uplink((Placed(places),)).sent(changes(1, 6))
+    assert duty in str(error.value) and "\n" not in str(error.value)
+    sent = Uplink((Placed(torch.tensor([[1, 4]])),)).sent(given := changes(1, 6))
+    assert sent.tolist() == [[0, given.values[0, 0], 0, 0, given.values[0, 1], 0]]
+
+
+def test_a_users_stage_derived_from_clip_is_called() -> None:
+    class Own(Clip):
+        pass
+
+    assert (Uplink((Clip(1.0),)).clips_alone, Uplink((Own(1.0),)).clips_alone) == (1.0, None)
 
 
 def test_all_phases_send_alike_and_feedback_is_personal() -> None:
