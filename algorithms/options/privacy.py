@@ -147,6 +147,11 @@ class Privacy(Option):
             "remove [privacy]",
         ),
         Conflict(
+            *("uplink.feedback", "privacy"),
+            "be false, because the residual would keep what the clipping cuts off, and grow",
+            "set uplink.feedback = false",
+        ),
+        Conflict(
             *("option that looks at single models", "privacy"),
             "be left out, because the noise is for a sum of clipped changes",
             "remove one of the two",
