@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import exp, isfinite, sqrt
 from typing import ClassVar
 
 import numpy as np
 
+from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
 from algorithms.core.layout import Layouts
@@ -16,7 +17,7 @@ from algorithms.core.report import UpdateRows
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.options.uplink import clipped
-from algorithms.parts.option import Conflict, Draft, Option, Received, Updates
+from algorithms.parts.option import ORDER, Conflict, Draft, Option, Parts, Received, Setting, Updates
 
 Rules = Iterator[tuple[str, bool, str]]
 
@@ -157,6 +158,11 @@ class Privacy(Option):
             "remove one of the two",
         ),
         Conflict(
+            *("own option on the way", "privacy"),
+            "be left out, because it would change models after they are clipped",
+            "remove one of the two",
+        ),
+        Conflict(
             *("virtual time of the devices", "privacy"),
             "not be used together, because the accounting assumes q",
             "remove one of the two",
@@ -177,6 +183,10 @@ class Privacy(Option):
             require(2 * value > noise, name, value, allowed, f"set {name} = {noise:g}")
         allowed = "finite with privacy.adaptive"
         require(isfinite(self.clip), "privacy.clip", self.clip, allowed, "set privacy.clip = 0.1")
+
+    @property
+    def settings(self) -> Mapping[str, str | Setting]:
+        return {**super().settings, "own option on the way": _on_the_way}
 
     @property
     def multiplier(self) -> float:
@@ -219,6 +229,12 @@ class Privacy(Option):
         """Return the differential privacy of a run so far."""
         memory = state.of(self.name)
         return Spent(**memory) if memory else Spent(self.clip)
+
+
+def _on_the_way(parts: Parts, _: Devices | None) -> str:
+    """Return an option outside raysim that changes models on their way; it comes after all others, see `ORDER`."""
+    own = (option for option in parts.folded if option.on_the_way and option.name not in ORDER)
+    return next((f"option {option}" for option in own), "")
 
 
 @dataclass(frozen=True)
