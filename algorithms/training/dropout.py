@@ -7,6 +7,7 @@ from copy import deepcopy
 
 import torch
 from torch import nn
+from torch.func import functional_call
 from torch.nn.modules.dropout import _DropoutNd
 
 from algorithms.core.errors import InputError
@@ -159,7 +160,10 @@ def _input_shapes(
     training = module.training
     try:
         if layers:
-            module.eval()(sample.unsqueeze(0))
+            # In training, because a model may leave dropout out in evaluation. Batch norm tracks copies.
+            tracked = {name: each.clone() for name, each in module.named_buffers()}
+            with forked(0, [] if sample.device.type == "cpu" else [sample.device]):
+                functional_call(module.train(), tracked, (torch.stack([sample, sample]),))
     finally:
         module.train(training)
         for hook in hooks:
