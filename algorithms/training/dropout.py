@@ -16,6 +16,8 @@ from algorithms.training.loss import known
 from algorithms.training.work import Work
 
 WHOLE_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+KEYED = (nn.Dropout, *WHOLE_CHANNELS)
+"""Kinds of dropout whose masks can be drawn from a key."""
 
 
 class KeyedDropout(nn.Module):
@@ -60,16 +62,16 @@ def keyed(module: nn.Module) -> nn.Module:
     """Replace the module's dropout layers by keyed ones, and return the module; a layer used twice becomes two.
 
     Raises:
-        InputError: the masks of a kind of dropout cannot be drawn from a key.
+        InputError: the masks of a kind of dropout cannot be drawn from a key, or a layer has a `forward` of its own.
     """
     for parent in list(module.modules()):
         for name, layer in list(parent._modules.items()):
             if not isinstance(layer, _DropoutNd):
                 continue
-            if not isinstance(layer, (nn.Dropout, *WHOLE_CHANNELS)):
+            if not any(isinstance(layer, kind) and type(layer).forward is kind.forward for kind in KEYED):
                 raise InputError(
                     f"model layer {name} = {type(layer).__name__}: must be Dropout, Dropout1d, Dropout2d or "
-                    "Dropout3d, which can be keyed; use one of them"
+                    "Dropout3d, which can be keyed; use one of them, or derive the layer from torch.nn.Module"
                 )
             parent._modules[name] = KeyedDropout(layer.p, isinstance(layer, WHOLE_CHANNELS))
     return module
