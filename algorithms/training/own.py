@@ -57,8 +57,8 @@ class Own(Trainer):
         if not work.batches or work.masks is None:
             return np.array([np.nan])
         self._copy(module)
-        train_mode(module, local.statistics)
         module.train()
+        train_mode(module, local.statistics)
         batches = [(batch.x[0], batch.y[0]) for batch in stacked_batches(works)]
         state = {name: tensor.clone() for name, tensor in self._personal.items()}
         context = Context(work.client, work.round_number, lr, local.loss.mean, state)
