@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from algorithms.core.batch_norm import train_mode
 from algorithms.core.entries import Entry
 from algorithms.training.batches import Taken, losses_of, stacked_batches
-from algorithms.training.contrast import Anchors, Contrast
+from algorithms.training.contrast import Contrast
 from algorithms.training.dropout import Masks
 from algorithms.training.local import Compute, Local
 from algorithms.training.loss import Loss
@@ -113,10 +114,10 @@ class Vectorised(Trainer):
         masks: Tensors,
         x: torch.Tensor,
         y: torch.Tensor,
-        anchors: Anchors | tuple[()],
+        anchors: Any,
         loss: Loss,
         contrast: Contrast | None,
     ) -> object:
         with torch.autocast(self._resident.device.type, torch.bfloat16, enabled=self._autocast):
             mean = loss.mean(functional_call(self._resident.module, (parameters, buffers, masks), (x,)), y)
-            return mean + contrast(anchors, {**buffers, **masks}, x) if contrast and anchors else mean
+            return mean if contrast is None else mean + contrast(anchors, {**buffers, **masks}, x)

@@ -1,9 +1,10 @@
-"""A user's own method: terms that read nothing known, and losses that are no terms, are refused in one line."""
+"""A user's own method: terms that read nothing known, and losses that are no terms, are refused; others count."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -43,6 +44,45 @@ def test_terms_of_nothing_known_are_refused(terms: Any, message: str) -> None:
 
     with pytest.raises(InputError, match=message):
         fedavg(Participation(), Local(method=Given())).divide(Layout.of(perceptron()))
+
+
+class Squared:
+    """A further term of the loss that has no anchors: the outputs' mean square, twice.
+
+    Args:
+        module: model, whose outputs it looks at.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.outputs = torch.empty(0)
+        self.close = module.register_forward_hook(self.look).remove
+
+    def look(self, module: nn.Module, inputs: Any, outputs: torch.Tensor) -> None:
+        self.outputs = outputs
+
+    def anchors(self, lanes: slice | int) -> tuple[()]:
+        return ()
+
+    def __call__(self, anchors: Any, constant: Any, x: torch.Tensor) -> torch.Tensor:
+        return 2 * self.outputs.square().mean()
+
+
+class Small(Method):
+    """Local steps with that term."""
+
+    def loss_term(self, module: nn.Module, steps: LocalSteps) -> Any:
+        return Squared(module)
+
+
+def test_a_term_without_anchors_counts_in_every_execution(federation: Callable[..., InlineFleet]) -> None:
+    found = []
+    for execution, method in (("sequential", Small()), ("vectorised", Small()), ("sequential", Method())):
+        compute = Compute(execution, "fp64")  # type: ignore[arg-type]
+        algorithm = fedavg(Participation(), Local(method=method)).computed(compute)
+        fleet = federation(clients((4, 3)), perceptron().double(), algorithm.sharing, 2, compute)
+        found.append(next_round(begin(perceptron().double(), fleet, 0), algorithm, fleet).model.floats)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9, atol=1e-11)
+    assert np.abs(found[2] - found[0]).max() > 1e-3
 
 
 @pytest.mark.parametrize("execution", ["sequential", "vectorised"])
