@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
 
 import numpy as np
 import torch
@@ -59,7 +60,7 @@ class Sequential(Trainer):
         contrast = local.method.checked_loss_term(resident.module, steps)
         taken: list[Taken] = []
         count = len(works[0].batches) if works else 0
-        with folding(folded, steps) as anchors:
+        with folding(folded, steps) as anchors, nullcontext() if contrast is None else closing(contrast):
             for number, batch in enumerate(stacked_batches(works)):
                 steps.lr = lr * local.factor(number, count)
                 x = batch.x[0]
@@ -73,7 +74,5 @@ class Sequential(Trainer):
                 if parameters:
                     steps([gradient.unsqueeze(0) for gradient in gradients[: len(parameters)]], batch.lanes)
                 taken.append((batch.lanes, batch.labels, loss.detach().view(1)))
-        if contrast is not None:
-            contrast.close()
         steps.finish(local.method.finish, [len(work.batches) for work in works])
         return losses_of(taken, len(works))

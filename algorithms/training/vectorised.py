@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from functools import partial
 from typing import Any
 
@@ -55,14 +56,12 @@ class Vectorised(Trainer):
         # An attribute would be a circle: the trainer and its models would stay until a search for garbage.
         gradient = vmap(grad_and_value(self._loss), in_dims=(*[0] * 6, None, None))
         taken: list[Taken] = []
-        with as_products(self._products):
+        with as_products(self._products), nullcontext() if contrast is None else closing(contrast):
             for batch in stacked_batches(works):
                 masks = self._masks.draw(works[batch.lanes], batch.size)
                 step = partial(self._step, gradient, steps, others, batch.lanes, local.loss, contrast, tuple(masks))
                 values = self._launch(lr, step, (batch.x, batch.y, *masks.values()), batch)
                 taken.append((batch.lanes, batch.labels, values))
-        if contrast is not None:
-            contrast.close()
         steps.finish(local.method.finish, [len(work.batches) for work in works])
         return losses_of(taken, len(works))
 

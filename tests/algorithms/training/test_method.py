@@ -85,6 +85,29 @@ def test_a_term_without_anchors_counts_in_every_execution(federation: Callable[.
     assert np.abs(found[2] - found[0]).max() > 1e-3
 
 
+class Failing(Squared):
+    """A further term of the loss that fails."""
+
+    def __call__(self, anchors: Any, constant: Any, x: torch.Tensor) -> torch.Tensor:
+        raise ValueError("no term")
+
+
+class Fails(Method):
+    """Local steps with that term."""
+
+    def loss_term(self, module: nn.Module, steps: LocalSteps) -> Any:
+        return Failing(module)
+
+
+@pytest.mark.parametrize("execution", ["sequential", "vectorised"])
+def test_a_term_is_closed_if_a_step_fails(execution: Any, federation: Callable[..., InlineFleet]) -> None:
+    algorithm, module = fedavg(Participation(), Local(method=Fails())), perceptron()
+    fleet = federation(clients((4, 3)), module, algorithm.sharing, 2, Compute(execution))
+    with pytest.raises(ValueError, match="no term"):
+        next_round(begin(perceptron(), fleet, 0), algorithm, fleet)
+    assert not module._forward_hooks
+
+
 @pytest.mark.parametrize("execution", ["sequential", "vectorised"])
 def test_a_further_loss_that_is_no_term_is_refused(execution: Any, federation: Callable[..., InlineFleet]) -> None:
     class Given(Method):
