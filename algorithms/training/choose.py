@@ -63,7 +63,8 @@ def choose(
     - Otherwise on a GPU: vectorised.
     - Otherwise on a CPU: vectorised if the model has no convolution and at most 2^18 values, and blocks have at
       least 8 clients; else sequential.
-    - Sequential in place of vectorised if a step of two lanes fails, or the model draws random numbers itself.
+    - Sequential in place of vectorised with an `lr_schedule`, or if a step of two lanes fails, the model draws random
+      numbers itself, or a hook sees the gradient of a parameter.
 
     Args:
         local: content of a client update.
@@ -164,6 +165,8 @@ def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor, label
     """Try one step of two lanes, on zeros; return the reason if a stack cannot be trained, else ""."""
     if local.lr_schedule != "constant":
         return "client updates of different lengths have different learning rates at a step of local.lr_schedule"
+    if any(parameter._backward_hooks for parameter in module.parameters()):
+        return "the model has hooks on its parameters, and a stack does not call them"
     tried = keyed(deepcopy(module))
     if draws(tried, sample):
         return "the model draws random numbers of its own"
@@ -180,7 +183,7 @@ def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor, label
         try:
             local.method.train(local, Vectorised(resident, local.compute), [work, work], 0.0)
         except (RuntimeError, ValueError) as error:
-            return f"torch.func cannot map it ({str(error).strip().splitlines()[0]})"
+            return f"torch.func cannot map it ({str(error).strip().partition(chr(10))[0]})"
         return "" if unused == drawn() else "the client update draws random numbers of its own"
 
 

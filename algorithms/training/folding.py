@@ -109,8 +109,8 @@ def channels_last(_: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
 
 def has_hooks(layer: nn.Module) -> bool:
     """Return whether hooks may change the layer, as weight normalisation does; `channels_last` changes no value."""
-    hooks = (*layer._forward_hooks.values(), *layer._forward_pre_hooks.values(), *layer._backward_hooks.values())
-    return any(hook is not channels_last for hook in hooks)
+    hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
+    return any(hook is not channels_last for each in hooks for hook in each.values())
 
 
 def leaves(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:

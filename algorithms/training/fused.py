@@ -49,7 +49,7 @@ def layers_of(module: nn.Module) -> list[Layer] | None:
         elif not (type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1) and not found):
             return None
     every = [parameter for _, parameter in module.named_parameters(remove_duplicate=False)]
-    plain = len({id(p) for p in every}) == len(every) and all(p.requires_grad for p in every)
+    plain = len({id(p) for p in every}) == len(every) and all(p.requires_grad and not p._backward_hooks for p in every)
     # The last layer gives the logits.
     return found if plain and found and found[-1][2] is IDENTITY else None
 

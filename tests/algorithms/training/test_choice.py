@@ -1,13 +1,30 @@
 """The choice of an execution: a static rule, lanes, and what is refused."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from algorithms import Compute, InputError, Layout, Local, Resident, Sharing, choose, lanes_of, trainer
+from algorithms import (
+    Compute,
+    InputError,
+    Layout,
+    Local,
+    Participation,
+    Resident,
+    Sharing,
+    begin,
+    choose,
+    fedavg,
+    lanes_of,
+    next_round,
+    trainer,
+)
+from tests.kit.federation import clients, perceptron
 from tests.kit.stacked import seeded
 
 CHOICES: list[tuple[str, dict[str, Any], str, int, str]] = [
@@ -78,6 +95,37 @@ def test_a_layer_with_hooks_is_not_fused() -> None:
     module = nn.Linear(4, 3)
     module.register_forward_pre_hook(lambda layer, inputs: None)
     assert choose(Local(), module, torch.zeros(4), "cpu", 1).execution == "sequential"
+
+
+def hooked() -> nn.Sequential:
+    """A perceptron whose first weight gets no gradient."""
+    module = perceptron()
+    module[0].weight.register_hook(torch.zeros_like)
+    return module
+
+
+def backward_hooked() -> nn.Sequential:
+    """A perceptron whose last layer halves the gradient of its outputs."""
+    module = perceptron()
+    module[2].register_full_backward_pre_hook(lambda layer, gradients: (gradients[0] / 2,))
+    return module
+
+
+@pytest.mark.parametrize("make", [hooked, backward_hooked])
+def test_hooks_on_gradients_are_called(make: Callable[[], nn.Sequential], federation: Callable[..., Any]) -> None:
+    chosen = choose(Local(), make(), torch.zeros(4), "cpu", 50)
+    assert chosen.execution == "sequential"
+    for execution in ("fused", "low-rank", "vectorised"):
+        with pytest.raises(InputError, match="must be sequential"):
+            choose(Local(compute=Compute(execution)), make(), torch.zeros(4), "cpu", 50)
+    found = []
+    for module in (make(), perceptron()):
+        algorithm = fedavg(Participation(), Local()).computed(chosen)
+        fleet = federation(clients((7, 9)), module, algorithm.sharing, 2, chosen)
+        after = next_round(begin(perceptron(), fleet, 0), algorithm, fleet).model
+        found.append(fleet.layouts.shared.unpack(after)["0.weight"])
+    assert not np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], perceptron()[0].weight.detach().numpy()) == (make is hooked)
 
 
 def test_a_chain_with_a_stage_that_is_not_affine_is_not_fused() -> None:
