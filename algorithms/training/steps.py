@@ -76,15 +76,24 @@ class AdamDirection:
     eps: float = 1e-8
 
     def __call__(self, steps: LocalSteps, g: Tensors, lanes: slice) -> Tensors:
-        count = steps.count(lanes)
+        counts = steps.count(lanes)
         m, v = steps.view("first", lanes), steps.view("second", lanes)
         torch._foreach_mul_(m, self.beta1)
         torch._foreach_add_(m, g, alpha=1 - self.beta1)
         torch._foreach_mul_(v, self.beta2)
         torch._foreach_addcmul_(v, g, g, value=1 - self.beta2)
-        roots = torch._foreach_sqrt(torch._foreach_div(v, 1 - self.beta2**count))
+        roots = torch._foreach_sqrt(_corrected(v, self.beta2, counts))
         torch._foreach_add_(roots, self.eps)
-        return list(torch._foreach_div(torch._foreach_div(m, 1 - self.beta1**count), roots))
+        return list(torch._foreach_div(_corrected(m, self.beta1, counts), roots))
+
+
+def _corrected(moments: Tensors, decay: float, counts: Sequence[int]) -> Tensors:
+    """Return moments corrected for their start at 0; `counts` are the steps of each lane."""
+    if len(set(counts)) == 1:
+        return list(torch._foreach_div(moments, 1 - decay ** counts[0]))
+    # Slots that outlast a client update have made different numbers of steps.
+    parts = moments[0].new_tensor([1 - decay**count for count in counts])
+    return [each / parts.view(-1, *(1 for _ in each.shape[1:])) for each in moments]
 
 
 Transform: TypeAlias = "Callable[[LocalSteps, Tensors, slice], Tensors]"
@@ -186,7 +195,8 @@ class LocalSteps:
         for term in self.arithmetic.terms:
             g = self._plus(term, g, lanes) if isinstance(term, AffineTerm) else term(self, g, lanes)
         if substeps := self.arithmetic.substeps:
-            self.turn, place = divmod(self.count(lanes) - 1, len(substeps))
+            # All lanes have taken as many: only Adam's steps outlast a client update.
+            self.turn, place = divmod(self.count(lanes)[0] - 1, len(substeps))
             substeps[place](self, g, lanes)
         else:
             self.move(self.arithmetic.direction(self, g, lanes), lanes, self.lr)
@@ -212,13 +222,13 @@ class LocalSteps:
         for name in self.weights:
             yield tuple(stack[name][lane] for stack in stacks)
 
-    def count(self, lanes: slice) -> int:
-        """Count a step of some lanes, which have all taken equally many; return its number."""
-        count = self.counts.get(lanes.start, 0) + 1
-        self.counts |= dict.fromkeys(range(lanes.start, lanes.stop), count)
+    def count(self, lanes: slice) -> list[int]:
+        """Count a step of some lanes; return its number in each."""
+        for lane in range(lanes.start, lanes.stop):
+            self.counts[lane] = self.counts.get(lane, 0) + 1
         if self._counted is not None:
-            self._counted[lanes] = count
-        return count
+            self._counted[lanes] += 1
+        return [self.counts[lane] for lane in range(lanes.start, lanes.stop)]
 
     def stacks(self, slot: str | None) -> Stacks:
         """Return the stacks of a slot, or the weights for None; a new slot starts at 0."""

@@ -12,11 +12,22 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms import Algorithm, Compute, InputError, Local, Participation, Purpose, choose, fedavg, generator
+from algorithms import (
+    Algorithm,
+    Compute,
+    InputError,
+    Local,
+    Participation,
+    Purpose,
+    Sharing,
+    choose,
+    fedavg,
+    generator,
+)
 from algorithms.training.loss import BinaryCrossEntropy, CrossEntropy, Huber, Loss, MeanSquaredError, OwnLoss
 from algorithms.training.optimiser_names import OPTIMISERS
 from raysim.fleet.inline import InlineFleet
-from tests.kit.federation import perceptron
+from tests.kit.federation import clients, perceptron
 from tests.kit.reference import DATA, agree, mean
 from tests.kit.rounds import simulate
 
@@ -111,6 +122,19 @@ def test_each_loss_equals_a_plain_loop(
     loss: Loss, data: Any, reference: Any, execution: str, federation: Callable[..., InlineFleet]
 ) -> None:
     check(federation, Local(loss=loss, **STEP), data, execution, torch.optim.SGD, reference)  # type: ignore[arg-type]
+
+
+def test_adam_corrects_by_the_steps_of_each_client(federation: Callable[..., InlineFleet]) -> None:
+    """Moments and steps outlast a client update, and clients that train together have taken different numbers."""
+    local = Local(lr=0.01, batch_size=4, optimizer="adam")
+    sharing = Sharing(slots=dict.fromkeys(("first", "second", "steps"), "personal"))
+    found = []
+    for execution, lanes in (("sequential", 1), ("vectorised", 3)):
+        compute = Compute(execution, "fp64")  # type: ignore[arg-type]
+        algorithm = replace(fedavg(Participation(cohort=3), local), sharing=sharing).computed(compute)
+        fleet = federation(clients((8, 4, 8, 12, 4)), perceptron().double(), algorithm.sharing, 3, compute, lanes)
+        found.append(simulate(algorithm, fleet, perceptron().double(), 4).model.floats)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
