@@ -104,7 +104,7 @@ class Loss(ABC):
 
 @dataclass(frozen=True)
 class CrossEntropy(Loss):
-    """Cross-entropy of a class: l = -c_y sum_j q_j log softmax(outputs)_j, q_j = (1 - s) [j = y] + s / classes.
+    """Cross-entropy of a class: l = -sum_j c_j q_j log softmax(outputs)_j, q_j = (1 - s) [j = y] + s / classes.
 
     Args:
         label_smoothing: share s of the label that all classes divide, in [0, 1].

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, one_hot
 from torch.nn.utils.parametrizations import weight_norm
 
 from algorithms import Augmented, Compute, InputError, Layout, Local, Resident, Sharing, choose, trainer
@@ -51,6 +51,13 @@ def test_a_loss_by_hand() -> None:
     y = torch.tensor([[[1, 1, 255]]], dtype=torch.uint8)
     assert CrossEntropy()(logits, y).tolist() == pytest.approx([log(4 / 3), log(4), 0], abs=1e-6)
     assert float(CrossEntropy().mean(logits, y)) == pytest.approx((log(4 / 3) + log(4)) / 2) and labelled(y) == 2
+
+
+def test_weights_of_classes_and_smoothing_are_those_of_the_formula() -> None:
+    logits, y, weights = torch.randn(4, 3, dtype=torch.float64), torch.tensor([0, 2, 1, 1]), (1.0, 2.0, 0.5)
+    q = 0.8 * one_hot(y, 3) + 0.2 / 3
+    expected = -(torch.tensor(weights) * q * logits.log_softmax(1)).sum(1)
+    torch.testing.assert_close(CrossEntropy(0.2, weights)(logits, y), expected)
 
 
 def test_one_logit_of_two_classes_has_the_loss_of_two_logits() -> None:
