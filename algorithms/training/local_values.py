@@ -86,9 +86,9 @@ def _of_own_update(values: Mapping[str, Any]) -> Iterator[str]:
     for name, value in given.items():
         fits = value == allowed[name] and (name != "execution" or value in ("auto", "sequential"))
         yield from wrong(fits, f"local.{name}", value, why, "remove it")
-    plain = compute.precision != "bf16" and not compute.channels_last
-    usual = "fp32 or fp64, without channels_last, with local.update"
-    yield from wrong(plain, "local.precision", compute.precision, usual, "remove it")
+    yield from wrong(not compute.channels_last, "local.channels_last", True, why, "remove it")
+    usual = "fp32 or fp64 with local.update"
+    yield from wrong(compute.precision != "bf16", "local.precision", compute.precision, usual, "remove it")
 
 
 def _optimizer(values: Mapping[str, Any]) -> Iterator[str]:
@@ -102,6 +102,8 @@ def _optimizer(values: Mapping[str, Any]) -> Iterator[str]:
     yield from wrong(optimizer == "sgd" or not momentum, "local.momentum", momentum, allowed, "remove it")
     holds = not values["nesterov"] or momentum > 0
     yield from wrong(holds, "local.nesterov", values["nesterov"], "false without momentum", "set local.momentum = 0.9")
+    decays, decay = optimizer != "rprop" or not values["weight_decay"], values["weight_decay"]
+    yield from wrong(decays, "local.weight_decay", decay, "0 with optimizer = 'rprop', which has none", "remove it")
     empty = optimizer not in OWN or not options
     allowed = f"empty with optimizer = {optimizer!r}, which has keys of its own"
     name, remedy = "local.optimizer_options", "set local.momentum or local.beta1 instead"

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms import Census, InputError, Local, LocalSteps
+from algorithms import Census, Compute, InputError, Local, LocalSteps
 from algorithms.fedprox import Proximal
+from algorithms.training.own_update import OwnUpdate
 from tests.kit.federation import perceptron
 
 SGD = [(0, 0, False), (0.9, 0, False), (0, 0.01, False), (0.9, 0.01, False), (0.9, 0, True), (0.5, 0.01, True)]
@@ -148,6 +149,18 @@ def test_as_many_steps_as_the_largest_client() -> None:
         ({"epochs": 1, "batches": 1}, "local.epochs, local.steps, local.batches"),
         ({"batches": 0}, "local.batches = 0"),
         ({"steps": "most"}, 'local.steps = .most.: must be a whole number >= 1, or "largest"'),
+        (
+            {"optimizer": "rprop", "weight_decay": 0.1},
+            "local.weight_decay = 0.1: must be 0 with optimizer = 'rprop', which has none; remove it",
+        ),
+        (
+            {"update": OwnUpdate("mine:train", lambda *_: {}), "compute": Compute(channels_last=True)},
+            "local.channels_last = True: must be left out with local.update = 'mine:train', .*; remove it",
+        ),
+        (
+            {"update": OwnUpdate("mine:train", lambda *_: {}), "compute": Compute(precision="bf16")},
+            "local.precision = 'bf16': must be fp32 or fp64 with local.update; remove it",
+        ),
         ({"optimizer": "lamb"}, "local.optimizer = 'lamb': must be 'sgd' or 'adam'"),
         ({"optimizer": "adam", "momentum": 0.9}, "local.momentum = 0.9: must be 0 with optimizer = .adam."),
         ({"beta1": 0.5}, "local.beta1 = 0.5: must be 0.9 with optimizer = 'sgd'; remove it, or set local.optimizer"),
