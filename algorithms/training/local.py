@@ -199,8 +199,8 @@ class Local:
             return ()
         from algorithms.training.optimisers import TorchOptimiser
 
-        # An optimiser may decay the weights in a way of its own, as AdamW does.
-        decay = {"weight_decay": self.weight_decay} if self.weight_decay else {}
+        # An optimiser decays the weights in a way of its own: AdamW apart from the gradient, and Rprop not.
+        decay = {} if self.optimizer == "rprop" else {"weight_decay": self.weight_decay}
         options = {
             key: tuple(value) if isinstance(value, list) else value for key, value in self.optimizer_options.items()
         }

@@ -37,8 +37,9 @@ class TorchOptimiser:
             self._make([torch.zeros(1)], 0.1)
         except (TypeError, ValueError, RuntimeError) as error:
             reason = str(error).partition("\n")[0]
+            given = {name: value for name, value in self.options.items() if name != "weight_decay"}
             raise InputError(
-                f"local.optimizer_options = {dict(self.options)} for torch.optim.{self.name}: must be its arguments "
+                f"local.optimizer_options = {given} for torch.optim.{self.name}: must be its arguments "
                 f"({reason}); correct them"
             ) from None
 
