@@ -75,9 +75,9 @@ class Oort(Option):
 
     def __post_init__(self) -> None:
         for name, high in (("exploration", 1), ("decay", 1), ("least", 1), ("cutoff", 1), ("pace", 100)):
-            value = getattr(self, name)
-            within = 0 <= value <= high and (value > 0 or name in ("exploration", "least"))
-            require(within, f"algorithm.oort.{name}", value, f"above 0, and at most {high}", "leave it out")
+            value, zero = getattr(self, name), name in ("exploration", "least")
+            within, allowed = 0 <= value <= high and (zero or value > 0), f"in {'[' if zero else '('}0, {high}]"
+            require(within, f"algorithm.oort.{name}", value, allowed, "leave it out")
         for name in ("alpha", "step"):
             value = getattr(self, name)
             require(isfinite(value) and value >= 0, f"algorithm.oort.{name}", value, "a number >= 0", "leave it out")

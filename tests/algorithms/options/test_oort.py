@@ -1,5 +1,6 @@
 """Oort: utilities by hand, exploration, the pacer, and a run."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -116,7 +117,20 @@ def test_a_run_prefers_large_losses(federation: Federation) -> None:
     assert 3 <= explored.sum() <= 8 and state.of("oort")["last"][explored].max() == 6
 
 
-@pytest.mark.parametrize("given", [{"alpha": -1.0}, {"pace": 0.0}, {"window": 0}, {"cutoff": 1.5}, {"decay": 0.0}])
-def test_numbers_out_of_range(given: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=rf"algorithm\.oort\.{next(iter(given))} = "):
+@pytest.mark.parametrize(
+    ("given", "allowed"),
+    [
+        ({"alpha": -1.0}, "a number >= 0"),
+        ({"pace": 0.0}, "in (0, 100]"),
+        ({"window": 0}, "a whole number >= 1"),
+        ({"cutoff": 1.5}, "in (0, 1]"),
+        ({"decay": 0.0}, "in (0, 1]"),
+        ({"least": -0.1}, "in [0, 1]"),
+        ({"exploration": 1.1}, "in [0, 1]"),
+    ],
+)
+def test_numbers_out_of_range(given: dict[str, Any], allowed: str) -> None:
+    ((name, value),) = given.items()
+    text = re.escape(f"algorithm.oort.{name} = {value}: must be {allowed}; leave it out")
+    with pytest.raises(InputError, match=text):
         Oort(**given)
