@@ -22,7 +22,7 @@ class PowerOfChoice(Option):
     d = m it is sampling by size.
 
     Args:
-        candidates: d, from m to the number of training clients.
+        candidates: d, from m to the number of training clients; if fewer clients have samples, all of those.
 
     Paper: Cho, Wang and Joshi, "Client Selection in Federated Learning: Convergence Analysis and Power-of-Choice
     Selection Strategies", 2020, section 4: the variant pow-d, whose authors weight models equally.
@@ -70,7 +70,8 @@ class PowerOfChoice(Option):
         participation = replace(
             draft.algorithm.schedule.participation, fraction=None, cohort=self.candidates, by="size"
         )
-        return participation.draw(draft.clients, draft.state.seed, draft.number, draft.weights, self.candidates)
+        given = draft.clients, draft.state.seed, draft.number, draft.weights, self.candidates
+        return participation.draw(*given, fixed=False)
 
     def largest(self, candidates: NDArray[np.int64], losses: NDArray[np.float64], size: int) -> NDArray[np.int64]:
         """Return the clients with the largest losses.

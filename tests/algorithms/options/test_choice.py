@@ -147,6 +147,13 @@ def test_candidates_are_drawn_among_active_clients_that_have_joined(federation: 
     assert {len(each) for each in drawn_} > {1, 2}
 
 
+def test_all_clients_with_samples_are_candidates_if_there_are_too_few(federation: Federation) -> None:
+    fleet = federation([DATA[0], *[tuple(each[:0] for each in DATA[1])] * 3, DATA[3], DATA[5]], module())
+    algorithm = fedavg(Participation(cohort=2, by=PowerOfChoice(5)), LOCAL)
+    draft = Draft.of(begin(module(), fleet, 0), algorithm, fleet)
+    assert PowerOfChoice(5).drawn(draft).tolist() == [0, 4, 5]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
