@@ -163,6 +163,8 @@ class Topology(Option):
         require(self.degree is None or self.degree > 0, "topology.degree", self.degree, ">= 1", "set it to 4")
         drawn = self.redraw == "static" or self.graph in DRAWN
         require(drawn, "topology.redraw", self.redraw, f'"static" without one of {", ".join(DRAWN)}', "remove it")
+        listed = not self.edges or self.graph == "file"
+        require(listed, "topology.graph", self.graph, '"file" with edges of its own', 'set topology.graph = "file"')
         weighted = {weight is not None for *_, weight in self.edges}
         require(len(weighted) < 2, "topology.edges", "weights of some", "weights of all edges or of none", "add them")
         fits = self.mixing is None or not (True in weighted or (self.is_directed and self.mixing != "uniform"))

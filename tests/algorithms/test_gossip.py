@@ -229,3 +229,8 @@ def test_a_server_rule_is_refused() -> None:
             make(ALL, LOCAL, Mix(0.5))
     with pytest.raises(InputError, match='order = \'sideways\': must be "adapt-then-combine" or "combine'):
         dpsgd(ALL, LOCAL, order="sideways")  # type: ignore[arg-type]
+
+
+def test_edges_of_a_named_graph_are_refused() -> None:
+    with pytest.raises(InputError, match='topology.graph = \'ring\': must be "file" with edges of its own; set'):
+        Topology("ring", edges=((0, 1, 0.3), (1, 2, 0.4)))
