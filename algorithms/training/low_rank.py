@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from algorithms.core.errors import InputError
 from algorithms.core.finite import first_nonfinite
 from algorithms.core.layout import Packed
 from algorithms.core.sums import Sum
@@ -229,7 +230,16 @@ class LowRank(Trainer):
         ]
 
     def reload(self, lane: int, model: Packed, personal: Packed) -> None:
-        """Put a lane back to what its client received."""
+        """Put a lane back to what its client received.
+
+        Raises:
+            InputError: it is another model, which no lane can hold.
+        """
+        if model is not self._model:
+            raise InputError(
+                "an option that changes client models, with low-rank execution: must have each client's model formed; "
+                "set `forms_models` in its class to the reason"
+            )
         self._left_out.add(lane)
         self._personal[lane] = personal.copy()
 

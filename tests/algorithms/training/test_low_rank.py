@@ -155,6 +155,14 @@ def test_the_sum_is_that_of_the_formed_models() -> None:
     np.testing.assert_array_equal(low.shared(2).floats, low._resident.shared().floats)
 
 
+def test_a_changed_model_of_a_lane_is_refused() -> None:
+    low, _ = trained()
+    with pytest.raises(InputError, match="must have each client's model formed; set `forms_models` in its class"):
+        low.reload(0, low.shared(0), low.personal(0))
+    low.reload(0, low._model, low.personal(0))
+    np.testing.assert_array_equal(low.shared(0).floats, low._model.floats)
+
+
 WIDE = nn.Sequential(nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 10))
 """Its least width is 158,800 / 1,194 = 133, and three quarters of it are 99."""
 
