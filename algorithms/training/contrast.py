@@ -31,7 +31,7 @@ def check_head(module: nn.Module, sample: torch.Tensor) -> None:
     tried, called = deepcopy(module).eval(), list[nn.Module]()
     for name in head_layers(tried)[:1]:
         tried.get_submodule(name).register_forward_pre_hook(lambda layer, _: called.append(layer))
-    tried(sample.unsqueeze(0))
+    tried(torch.stack([sample, sample]))  # batch norm without statistics needs two
     if not called:
         raise InputError(
             "moon with a model that does not call its head as a layer: must call it, because its input are the "

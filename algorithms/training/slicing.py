@@ -129,8 +129,8 @@ class Slice:
 
 
 def _ramp(sample: torch.Tensor) -> torch.Tensor:
-    """Return a batch of one sample of which no two values are equal."""
-    return torch.linspace(-1, 1, sample.numel()).to(sample).reshape(1, *sample.shape)
+    """Return a batch of two samples, as batch norm without statistics needs; no two values are equal."""
+    return torch.linspace(-1, 1, 2 * sample.numel()).to(sample).reshape(2, *sample.shape)
 
 
 def _mask(layer: Layer, mask: KeyedDropout) -> None:
@@ -150,7 +150,7 @@ def _scaled(rate: float, layer: nn.Module, _: object, y: torch.Tensor) -> torch.
 
 def _count(flops: dict[str, float], name: str, layer: Layer, y: torch.Tensor) -> None:
     if isinstance(layer, LAYERS):
-        flops[name] = 2.0 * y.numel() * layer.weight[0].numel()
+        flops[name] = 2.0 * y[0].numel() * layer.weight[0].numel()
 
 
 def _cut_layers(module: nn.Module) -> dict[str, Layer]:

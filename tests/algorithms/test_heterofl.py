@@ -319,6 +319,13 @@ class Twice(nn.Module):
         return self.layer(self.layer(x))
 
 
+def test_a_model_with_batch_norm_without_statistics_is_cut() -> None:
+    normed = nn.BatchNorm1d(6, track_running_stats=False)
+    made = nn.Sequential(nn.Linear(4, 6), normed, nn.ReLU(), nn.Linear(6, 3))
+    Slice(0.5).check(made, torch.zeros(4))
+    assert Slice(0.5).of(made, torch.zeros(4))[1] == 2 * (4 * 3 + 3 * 3)
+
+
 @pytest.mark.parametrize(
     ("model", "text"),
     [

@@ -152,6 +152,8 @@ def test_a_model_without_a_head_that_it_calls_is_refused(model: nn.Module) -> No
     with pytest.raises(InputError, match="does not call its head as a layer"):
         moon(SOME, LOCAL).check_model(model, torch.zeros(4))
     moon(SOME, LOCAL).check_model(perceptron(True), torch.zeros(4))
+    untracked = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6, track_running_stats=False), nn.Linear(6, 3))
+    moon(SOME, LOCAL).check_model(untracked, torch.zeros(4))
 
 
 @pytest.mark.parametrize(
