@@ -42,7 +42,7 @@ class Availability:
         """Return the time until which a device stays available; `now` if it is not, infinity if it stays for ever."""
         period, part = float(self.periods[device]), slice(int(self.first[device]), int(self.first[device + 1]))
         starts, ends = self.starts[part], self.ends[part]
-        time, lasts = _within(now, period), 0.0
+        time, lasts = now % period, 0.0  # the remainder by infinity is the time itself
         for _ in range(len(starts) + 1):
             place = int(starts.searchsorted(time, side="right")) - 1
             if place < 0 or ends[place] <= time:
@@ -74,17 +74,8 @@ class Availability:
             first = self.first[devices.start : devices.stop + 1]
             part = slice(int(first[0]), int(first[-1]))
             owners = np.repeat(np.arange(devices.stop - begin), np.diff(first))
-            times = _within_all(now, self.periods[devices])[owners]
+            times = np.mod(now, self.periods[devices])[owners]
             yield devices, owners, self.starts[part], self.ends[part], times
-
-
-def _within(now: float, period: float) -> float:
-    """Return the time since the beginning of the period."""
-    return now if period == inf else now % period
-
-
-def _within_all(now: float, periods: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.where(np.isinf(periods), now, np.mod(now, np.where(np.isinf(periods), 1.0, periods)))
 
 
 class Devices(ABC):
