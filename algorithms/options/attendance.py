@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import inf, nextafter
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,20 +124,17 @@ def attend(draft: Draft, devices: Devices, under_way: Sequence[LateUpdate]) -> A
     dropped = _dropped(selected, begins, ends, np.minimum(until, dues), ~in_time & ~later, dues > until, work)
     pairs = zip(selected[later].tolist(), dues[later].tolist(), strict=True)
     waiting = (*under_way, *(LateUpdate(client, draft.number, due) for client, due in pairs))
+    arrived = [each for each in waiting if each.due <= ends and each.round <= state.round]
     return Attendance(
         selected[in_time],
         begins,
         ends,
         dues[in_time] - begins,
         dropped,
-        tuple(sorted((each for each in waiting if each.due <= ends and each.round <= state.round), key=_order)),
+        tuple(sorted(arrived, key=attrgetter("round", "client"))),
         tuple(each for each in waiting if each.due > ends or each.round > state.round),
         free.notes,
     )
-
-
-def _order(update: LateUpdate) -> tuple[int, int]:
-    return update.round, update.client
 
 
 def _wait(draft: Draft, devices: Devices, under_way: Sequence[LateUpdate]) -> tuple[float, NDArray[np.bool_]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import groupby
 from math import sqrt
 from typing import Any, ClassVar
@@ -87,10 +88,7 @@ class VirtualTime(Option):
         groups, models = list(_train_late(draft, draft.notes[self.name].arrived)), received.models
         draft.laps.lap("train")
         if models is not None and groups:
-            late = Sum.zero(draft.fleet.layouts.shared)
-            for group in groups:
-                late = late.plus(group.models or late)
-            models = models.plus(late)
+            models = models.plus(reduce(Sum.plus, (group.models for group in groups if group.models is not None)))
         return replace(received, models=models, beside={**received.beside, self.name: groups})
 
     def publish(self, draft: Draft, received: Received, state: State) -> State:
@@ -112,7 +110,8 @@ class VirtualTime(Option):
 def _train_late(draft: Draft, arrived: Sequence[LateUpdate]) -> Iterator[Received]:
     """Train the late updates that arrive in this round as they would have been in theirs, round by round.
 
-    An update that is s rounds late has 1 / sqrt(1 + s) of its weight, and its change applies to the present model.
+    An update that is s rounds late has 1 / sqrt(1 + s) of its weight, and its change applies to the present model. If
+    another phase has begun since, it trains by that one's parts.
     """
     models: Mapping[int, Packed] = draft.state.of(VirtualTime.name).get("models", {})
     for number, group in groupby(arrived, key=lambda each: each.round):
