@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import exp, isfinite, sqrt
 from typing import ClassVar
@@ -18,8 +18,6 @@ from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.options.uplink import clipped
 from algorithms.parts.option import ORDER, Conflict, Draft, Option, Parts, Received, Setting, Updates
-
-Rules = Iterator[tuple[str, bool, str]]
 
 ROUNDING = 1e-3
 """Share of C by which a clipped change may be shorter than C because of rounding, when it counts as clipped."""
