@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from algorithms.core.fleet import Around, Block, Function, Output, map_joined
 from algorithms.core.layout import ALIGNMENT, Layout, Packed
 from algorithms.core.sums import Sum
-from algorithms.options.aggregation import Aggregate, GeometricMedian, Krum, Mean, Median, TrimmedMean
+from algorithms.options.aggregation import Aggregate, ByCoordinate, ByDistance, Mean
 from algorithms.parts.client_update import ClientUpdates
 from algorithms.parts.option import Draft, Received
 from algorithms.training.worker import Worker
@@ -126,14 +126,14 @@ class Reduced(OfSlices):
         rule: rule by coordinates, or the shares of the updates that count, [m].
     """
 
-    rule: Median | TrimmedMean | NDArray[np.float64]
+    rule: ByCoordinate | NDArray[np.float64]
 
     def join(self, left: Any, right: Any) -> Any:
         return np.concatenate((left, right))
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         _, rows = self.values(block, worker.resident.layouts.shared, *values)
-        if isinstance(self.rule, Median | TrimmedMean):
+        if isinstance(self.rule, ByCoordinate):
             return Output(self.rule.reduce(rows))
         total = np.zeros(rows.shape[1])
         for place in np.flatnonzero(self.rule):
@@ -171,7 +171,7 @@ def aggregated(draft: Draft, rule: Aggregate, received: Received) -> Received:
     given = slices, counts, np.isin(rows.clients[counts], colluders), colluding
     start, each = [fleet.put(draft.state.model)], len(slices)
     blocks = [Block(n, (n,), len(counts), references=tuple(received.objects[n::each])) for n in range(each)]
-    if isinstance(rule, Krum | GeometricMedian):
+    if isinstance(rule, ByDistance):
         products: NDArray[np.float64] = map_joined(fleet, Products(*given), blocks, start)[0]
         lengths = np.diag(products)
         reduce = Reduced(*given, rule.shares(np.maximum(lengths[:, None] + lengths - 2 * products, 0)))
