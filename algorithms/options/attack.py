@@ -65,7 +65,7 @@ class Attack(Option):
         Conflict(
             *("colluding attack", "uplink"),
             "be used without an uplink, because its attackers only know each other's updates before they are sent",
-            HONEST,
+            "remove [uplink], or use another attack.kind",
         ),
         Conflict(*("attack", "own rounds"), "be used with a cohort that trains at once", HONEST),
         Conflict(

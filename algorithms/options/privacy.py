@@ -113,7 +113,7 @@ class Privacy(Option):
         Conflict(
             *("active < 1", "privacy"),
             "be 1.0, because the accounting knows one rate",
-            "set algorithm.fraction to the product of both",
+            "set algorithm.fraction to the product of both, and algorithm.active = 1.0",
         ),
         Conflict(
             *("weights that are not equal", "privacy"),

@@ -47,7 +47,7 @@ class Uplink(StageChain):
             for other in ("centralized", "weights that stay with the clients")
         ),
         Conflict(
-            *("uplink.feedback", 'newcomer = "average"'),
+            *('newcomer = "average"', "uplink.feedback"),
             'be "initial", because a newcomer owes the server nothing',
             'set algorithm.newcomer = "initial"',
         ),

@@ -193,7 +193,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         lambda: replace(fedbn(Participation(), LOCAL), sharing=Sharing(affine="personal", newcomer="average")).having(
             Uplink((Sign(),), True)
         ),
-        'with algorithm.newcomer = "average"',
+        'algorithm.newcomer = "average" with uplink.feedback = true: must be "initial"',
     ),
 ]
 
