@@ -232,5 +232,5 @@ def test_a_server_rule_is_refused() -> None:
 
 
 def test_edges_of_a_named_graph_are_refused() -> None:
-    with pytest.raises(InputError, match='topology.graph = \'ring\': must be "file" with edges of its own; set'):
+    with pytest.raises(InputError, match=r'topology\.graph = .ring.: must be "file" with edges of its own; set'):
         Topology("ring", edges=((0, 1, 0.3), (1, 2, 0.4)))

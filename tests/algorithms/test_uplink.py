@@ -216,9 +216,7 @@ class Halved(Stage):
 @pytest.mark.parametrize(
     "chain", [lambda stage: Uplink((stage,)), lambda stage: Uplink((stage,), feedback=True), lambda s: Downlink((s,))]
 )
-def test_a_users_stage_may_change_values_in_place(
-    chain: Callable[[Stage], StageChain], federation: Federation
-) -> None:
+def test_a_users_stage_may_change_values_in_place(chain: Callable[[Stage], StageChain], federation: Federation) -> None:
     plain, new, in_place = (
         simulate(federation, fedavg(SOME, LOCAL).having(*options), "mlp", "sequential", "fp64", 3)[0]
         for options in ((), (chain(Halved(False)),), (chain(Halved(True)),))

@@ -69,7 +69,7 @@ class Plain(nn.Dropout):
 
 
 def test_a_dropout_layer_with_a_forward_of_its_own_is_refused() -> None:
-    with pytest.raises(InputError, match="model layer 1 = Noisy: must be Dropout, .* derive the layer from"):
+    with pytest.raises(InputError, match=r"model layer 1 = Noisy: must be Dropout, .* derive the layer from"):
         trainer(residents(nn.Sequential(nn.Linear(4, 3), Noisy(0.5))), Compute("sequential"))
     made: Any = trainer(residents(nn.Sequential(nn.Linear(4, 3), Plain(0.5))), Compute("sequential"))
     assert list(made._masks.layers) == ["1"]
