@@ -103,6 +103,11 @@ def _common(resident: Resident, x: torch.Tensor, y: torch.Tensor, shares: torch.
     train_mode(resident.module, "batch")
     with _normalising(resident.module, normalise):
         loss = (shares * cross_entropy(resident.module(x), y, reduction="none")).sum()
+    if not found:
+        raise InputError(
+            "algorithm.name = 'fedtan' with a model that does not call its batch-norm layers: must call one, because "
+            "its clients have their statistics in common; call them, or use another algorithm"
+        )
     means, variances, counts = zip(*found, strict=True)
     gradients = [_numbers(g) for g in torch.autograd.grad(loss, [*means, *variances], materialize_grads=True)]
     by_mean, by_variance = gradients[: len(found)], gradients[len(found) :]

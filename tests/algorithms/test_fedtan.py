@@ -209,6 +209,25 @@ def test_nobody_has_samples(federation: Federation) -> None:
     equal(state.model, fleet.layouts.shared.pack(deep().state_dict()))
 
 
+class Uncalled(nn.Module):
+    """A model with a batch-norm layer that no pass calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.norm = perceptron(), nn.BatchNorm1d(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x)
+
+
+def test_a_model_that_calls_no_batch_norm_is_refused(federation: Federation) -> None:
+    algorithm = fedtan(Participation(), Local())
+    fleet = federation(clients((5, 4)), Uncalled())
+    with pytest.raises(InputError, match="a model that does not call its batch-norm layers: must call one") as error:
+        next_round(begin(Uncalled(), fleet, 0), algorithm, fleet)
+    assert "\n" not in str(error.value)
+
+
 def test_a_model_without_batch_norm_or_with_dropout_is_refused(federation: Federation) -> None:
     algorithm = fedtan(Participation(), LOCAL)
     with pytest.raises(InputError, match="the model has no batch-norm layer"):
