@@ -81,10 +81,11 @@ def refuses_single(module: nn.Module, sample: torch.Tensor) -> bool:
 
     found: list[bool] = []
 
-    def look(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-        found.append(inputs[0].numel() == 2 * inputs[0].shape[1])
+    def look(_: nn.Module, inputs: tuple[torch.Tensor, ...], named: dict[str, torch.Tensor]) -> None:
+        x = next(iter((*inputs, *named.values())))
+        found.append(x.numel() == 2 * x.shape[1])
 
-    hooks = [layer.register_forward_pre_hook(look) for layer in live_batch_norms(module)]
+    hooks = [layer.register_forward_pre_hook(look, with_kwargs=True) for layer in live_batch_norms(module)]
     training = module.training
     try:
         # In evaluation the shapes are equal and nothing is tracked. A layer without running statistics normalises by

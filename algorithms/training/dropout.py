@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
+from functools import partial
 
 import torch
 from torch import nn
@@ -31,8 +32,8 @@ class KeyedDropout(nn.Module):
         self.whole_channels = whole_channels
         self.register_buffer("mask", torch.ones(()), persistent=False)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * self.mask if self.training else x
+    def forward(self, input: torch.Tensor) -> torch.Tensor:  # the name that torch's layers have
+        return input * self.mask if self.training else input
 
 
 class OrderedDropout(KeyedDropout):
@@ -147,18 +148,15 @@ def _input_shapes(
     """Return the shape of one sample's mask in each layer."""
     shapes: dict[str, tuple[int, ...]] = {}
 
-    def look(name: str, layer: KeyedDropout, x: torch.Tensor) -> None:
+    def look(name: str, layer: KeyedDropout, inputs: Sequence[torch.Tensor], named: dict[str, torch.Tensor]) -> None:
         if name in shapes:
             raise InputError(
                 f"model layer {name} is called twice in a pass: must be called once; use a layer for each call"
             )
-        shape = tuple(x.shape[1:])
+        shape = tuple(next(iter((*inputs, *named.values()))).shape[1:])
         shapes[name] = (shape[0], *(1 for _ in shape[1:])) if layer.whole_channels else shape
 
-    hooks = [
-        layer.register_forward_pre_hook(lambda layer, inputs, name=name: look(name, layer, inputs[0]))
-        for name, layer in layers.items()
-    ]
+    hooks = [layer.register_forward_pre_hook(partial(look, name), with_kwargs=True) for name, layer in layers.items()]
     training = module.training
     try:
         if layers:

@@ -73,3 +73,26 @@ def test_a_dropout_layer_with_a_forward_of_its_own_is_refused() -> None:
         trainer(residents(nn.Sequential(nn.Linear(4, 3), Noisy(0.5))), Compute("sequential"))
     made: Any = trainer(residents(nn.Sequential(nn.Linear(4, 3), Plain(0.5))), Compute("sequential"))
     assert list(made._masks.layers) == ["1"]
+
+
+class Keywords(nn.Module):
+    """A model that calls its layers by keyword, or not."""
+
+    def __init__(self, by_keyword: bool) -> None:
+        super().__init__()
+        self.first, self.norm, _, self.last = perceptron(norm=True).double()
+        self.drop, self.by_keyword = nn.Dropout(0.3), by_keyword
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in (self.first, self.norm, self.drop, self.last):
+            x = layer(input=x) if self.by_keyword else layer(x)
+        return x
+
+
+def test_layers_may_be_called_by_keyword(federation: Federation) -> None:
+    compute, found = Compute("sequential", "fp64"), []
+    algorithm = fedavg(Participation(), Local(lr=0.05, batch_size=4)).computed(compute)
+    for by_keyword in (False, True):
+        fleet = federation(clients((7, 9)), Keywords(by_keyword), algorithm.sharing, 2, compute)
+        found.append(simulate(algorithm, fleet, Keywords(by_keyword), 2).model.floats)
+    np.testing.assert_array_equal(*found)
