@@ -67,4 +67,5 @@ def joined(received: Sequence[Received]) -> Received:
 
 
 def _plus(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {name: value.plus(other[name]) if name in other else value for name, value in {**other, **one}.items()}
+    both = {name: value.plus(other[name]) for name, value in one.items() if name in other}
+    return {**one, **other, **both}  # a group without a client has no sums

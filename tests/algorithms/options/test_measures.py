@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from algorithms import Local, Participation, begin, dpsgd, fedavg, fedbuff, hierfavg, next_round, radfed
+from algorithms import Edges, Local, Participation, begin, dpsgd, fedavg, fedbuff, hierfavg, next_round, radfed
 from algorithms.core.layout import Layout, Packed
 from algorithms.options.measures import BatchStatistics, Directions, Divergence
 from algorithms.parts.rules import entered, variances
@@ -73,6 +73,21 @@ def test_divergence_is_of_the_models_as_they_are_sent(federation: Federation) ->
     received = [then.travelling_models[i].reference.floats for i in order]
     moved = [a - b for a, b in zip(sent, received, strict=True)]
     assert state.report.measures["dl_updates"] == pytest.approx(cosines(moved), abs=1e-6)
+
+
+def test_divergence_of_groups_is_that_of_the_cohort(federation: Federation) -> None:
+    """Also if nobody of the first group takes part."""
+    some, edges = Participation(cohort=2), Edges(3)
+    methods = fedavg(some, LOCAL).having(Divergence()), hierfavg(some, LOCAL).having(edges, Divergence())
+    fleet = federation(clients((9, 5, 7, 8, 6, 12)), perceptron())
+    edge, states, empty = edges.assigned(fleet.census, 0), [begin(perceptron(), fleet, 0)] * 2, 0
+    for _ in range(6):
+        states = [next_round(state, method, fleet) for state, method in zip(states, methods, strict=True)]
+        plain, tree = (state.report for state in states)
+        assert plain is not None and tree is not None
+        assert tree.measures["dl_updates"] == pytest.approx(plain.measures["dl_updates"], rel=1e-3)
+        empty += 0 not in edge[tree.updates.clients]
+    assert empty
 
 
 def test_nothing_is_measured_unasked(federation: Federation) -> None:
