@@ -123,7 +123,7 @@ def choices_of(
         return np.zeros(0, np.int64)
     models = [fleet.put((model, state.average)) for model in state.models]
     found = map_joined(fleet, Choices(part, algorithm.local.loss, state.round), blocks, models)[0]
-    sums, counts = np.nan_to_num(found[:, :-1], nan=np.inf), np.maximum(found[:, -1:], 1)
+    sums, counts = np.where(np.isfinite(found[:, :-1]), found[:, :-1], np.inf), np.maximum(found[:, -1:], 1)
     rule = getattr(algorithm.own_round, "choose", None)
     if rule is None:
         best: NDArray[np.int64] = np.argmin(sums, axis=1)

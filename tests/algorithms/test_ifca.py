@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch.nn.functional import cross_entropy
 import raysim
 from algorithms import InputError, Local, Mix, Momentum, Participation, Server, fedavg, ifca, phases
 from algorithms.core.keys import Purpose, generator
+from algorithms.training.loss import CrossEntropy
 from raysim.fleet.inline import InlineFleet
 from tests.kit.reference import DATA, drawn, engine, mean, module, sgd, train
 from tests.kit.runs import quick_run
@@ -159,6 +161,19 @@ def test_the_lowest_loss_as_an_own_rule_is_ifca(federation: Federation) -> None:
     plain, own = (engine(federation, ifca(PARTICIPATION, LOCAL, choose=rule), rounds=3)[0] for rule in ("loss", lowest))
     for one, other in zip(plain.models, own.models, strict=True):
         assert one.floats.tobytes() == other.floats.tobytes()
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_a_rule_sees_losses_that_are_not_finite_as_infinite(federation: Federation, value: float) -> None:
+    class Wild(CrossEntropy):
+        def sums(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return super().sums(outputs, y) * value
+
+    def sees(context):
+        assert np.isposinf(context.losses).all()
+        return np.zeros(len(context.clients), int)
+
+    engine(federation, ifca(PARTICIPATION, replace(LOCAL, loss=Wild()), choose=sees), rounds=1)
 
 
 def test_an_own_rule_sees_the_last_choices(federation: Federation) -> None:
