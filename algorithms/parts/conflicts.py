@@ -110,6 +110,11 @@ PAIRS: tuple[Conflict, ...] = (
         'be "batch", because the global model has only its initial statistics',
         "leave algorithm.candidates out",
     ),
+    Conflict(
+        *('local.statistics = "untracked"', "clusters"),
+        'be "batch", because clients choose by losses, and the models of clusters have only their initial statistics',
+        'set local.statistics = "batch"',
+    ),
 )
 """Pairs of settings of the parts."""
 

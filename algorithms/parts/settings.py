@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from algorithms.core.devices import Devices
 from algorithms.parts.arrivals import Arrivals, Drawn
+from algorithms.parts.clustered import Clustered
 from algorithms.parts.option import ORDER, Option, Parts, Setting
 from algorithms.parts.rules import AfterRound
 from algorithms.parts.server import Assign, WeightedMix, takes_updates
@@ -94,6 +95,9 @@ SETTINGS: Mapping[str, Setting] = {
     "max_staleness": _text(
         lambda a: isinstance(a.schedule, Arrivals) and isinstance(a.schedule.delay, Drawn),
         lambda a: "algorithm.max_staleness",
+    ),
+    "clusters": _text(
+        lambda a: isinstance(a.own_round, Clustered), lambda a: f"algorithm.clusters = {a.own_round.clusters}"
     ),
     "centralized": _text(lambda a: not a.schedule.sends, lambda a: "united data, as in centralized"),
     "synchronous rounds of its own": _text(

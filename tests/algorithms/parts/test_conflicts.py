@@ -153,6 +153,7 @@ WHOLE: dict[str, Callable[[], Algorithm]] = {
     "own rounds": lambda: fedtan(EVERY, LOCAL),
     "synchronous rounds of its own": lambda: fedtan(EVERY, LOCAL),
     "centralized": lambda: centralized(EVERY, LOCAL),
+    "clusters": lambda: ifca(EVERY, LOCAL),
     "asynchronous arrivals": lambda: fedasync(EVERY, LOCAL),
     "buffer of arrivals": lambda: fedbuff(EVERY, LOCAL),
     "D-PSGD": lambda: dpsgd(EVERY, LOCAL),
