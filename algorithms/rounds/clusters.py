@@ -94,7 +94,8 @@ def start_clustered(state: State, algorithm: Algorithm, fleet: Fleet, clusters: 
         received = wait()
         whole, others = joined(received), (clusters - 1) * algorithm.model_bytes(fleet.layouts)
         whole = replace(whole, up=whole.up + CHOICE_BYTES, down=whole.down + others)
-        return draft.published(whole, _served(draft, parts, received, choices))
+        after = replace(_served(draft, parts, received, choices), average=whole.personal.mean() or state.average)
+        return draft.published(whole, after)
 
     return PendingRound(finish)
 

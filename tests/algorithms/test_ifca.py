@@ -12,11 +12,12 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import raysim
-from algorithms import InputError, Local, Mix, Momentum, Participation, Server, fedavg, ifca, phases
+from algorithms import InputError, Local, Mix, Momentum, Participation, Server, fedavg, fedbn, ifca, phases
 from algorithms.core.keys import Purpose, generator
 from algorithms.training.loss import CrossEntropy
 from raysim.fleet.inline import InlineFleet
 from tests.kit.reference import DATA, drawn, engine, mean, module, sgd, train
+from tests.kit.rounds import same
 from tests.kit.runs import quick_run
 
 Federation = Callable[..., InlineFleet]
@@ -174,6 +175,13 @@ def test_a_rule_sees_losses_that_are_not_finite_as_infinite(federation: Federati
         return np.zeros(len(context.clients), int)
 
     engine(federation, ifca(PARTICIPATION, replace(LOCAL, loss=Wild()), choose=sees), rounds=1)
+
+
+def test_the_average_of_personal_entries_is_that_of_the_whole_cohort(federation: Federation) -> None:
+    plain = fedbn(PARTICIPATION, LOCAL, weighting="samples")
+    first = ifca(PARTICIPATION, LOCAL, choose=lambda context: np.zeros(len(context.clients), int))
+    alike, _ = engine(federation, replace(first, sharing=plain.sharing), rounds=2)
+    assert same(alike.average, engine(federation, plain, rounds=2)[0].average)
 
 
 def test_an_own_rule_sees_the_last_choices(federation: Federation) -> None:
