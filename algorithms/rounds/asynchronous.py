@@ -145,7 +145,7 @@ class _ArrivalRound:
     def _report(self, arrived: Sequence[Arrived], after: Timeline) -> RoundReport:
         """Report the arrivals; the bytes down are those of the clients that were sent."""
         before, devices = self._began.timeline, self._fleet.census.devices
-        model = self._fleet.layouts.shared.nbytes
+        model = self._algorithm.model_bytes(self._fleet.layouts)
         measures, dropped = {}, None
         if devices is not None and self._schedule.delay.counts_seconds:
             measures["simulated_seconds"] = after.now - before.now

@@ -232,6 +232,14 @@ def test_protocol_bytes(federation: Federation) -> None:
     assert [state.report.bytes_down / each for state in states if state.report] == np.diff([0, *sent]).tolist()
 
 
+def test_statistics_that_nobody_tracks_are_not_sent(federation: Federation) -> None:
+    algorithm = fedasync(HALF, replace(LOCAL, statistics="untracked"), concurrency=3)
+    state, fleet, _ = simulate(federation, algorithm, clients(SIZES), 1)
+    each = algorithm.model_bytes(fleet.layouts)
+    assert each < fleet.layouts.shared.nbytes and state.report is not None
+    assert (state.report.bytes_up, state.report.bytes_down) == (3 * each, 6 * each)
+
+
 def test_clients_without_samples_change_nothing(federation: Federation) -> None:
     for delay in ({"concurrency": 2}, {"max_staleness": 2}):
         state, _, states = simulate(federation, composed(HOW[0], **delay), clients((0, 0, 1, 0)), 3)
