@@ -255,7 +255,8 @@ class _ArrivalRound:
             return
         waiting = [flight for flight in self._events.under_way if flight.number not in self._progress.computed]
         start = self._draft.start
-        models = {version: self._fleet.put(model) for version, model in sorted(self._progress.versions.items())}
+        wanted = sorted({flight.base // self._size for flight in waiting})
+        models = {version: self._fleet.put(self._progress.versions[version]) for version in wanted}
         # A client update has the learning rate of the round that sent it. Only updates of one rate can be stacked.
         for round_number, flights in groupby(sorted(waiting, key=self._round_of), self._round_of):
             parts = self._cut(sorted(flights, key=lambda flight: (flight.client, flight.number)))
