@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from inspect import signature
 from math import isfinite
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.core.clients import Census
 from algorithms.core.errors import require
 from algorithms.core.finite import require_finite
 from algorithms.core.layout import Layout, Memory, Packed
 from algorithms.core.report import UpdateRows
-from algorithms.core.returned import Returned, encodes, is_own, name_of
+from algorithms.core.returned import Returned, encodes, is_own, name_of, names_of
 
 
 class Server(Protocol):
@@ -56,6 +57,20 @@ def next_model(rule: Server, given: Given, round_number: int, updates: UpdateRow
         model, memory = applied(rule, given, updates)
     require_finite(model, given[-1], round_number, memory)
     return model, memory
+
+
+def fitted_rule(rule: Server, census: Census) -> Server:
+    """Return a rule for these training clients: the result of its method `fitted`, or the rule itself without one.
+
+    Raises:
+        InputError: the result of a user's rule is no rule.
+    """
+    found = rule.fitted(census) if hasattr(rule, "fitted") else rule
+    if not callable(found):
+        fault = f"return a rule from its method `fitted`, and returns a {type(found).__name__}"
+        raise Returned(f"server.rule = {name_of(rule)!r}").fault(fault)
+    fitted: Server = found
+    return fitted
 
 
 def applied(rule: Server, given: Given, updates: UpdateRows) -> tuple[Packed, Memory]:
@@ -208,6 +223,15 @@ class Stretched:
 
     by: Stretch
     server: Server = Assign()
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Entries that the rule reads in a report beside those that every report has."""
+        return names_of(self.server, "needs")
+
+    def fitted(self, census: Census) -> Self:
+        """Return the rule for these training clients."""
+        return replace(self, server=fitted_rule(self.server, census))
 
     def __call__(
         self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout, updates: Any = None

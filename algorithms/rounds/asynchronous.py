@@ -21,7 +21,7 @@ from algorithms.parts.arrivals import Arrivals, Dispatcher, EventQueue, Flight, 
 from algorithms.parts.client_update import ClientInput
 from algorithms.parts.cohort import client_updates
 from algorithms.parts.option import Draft
-from algorithms.parts.server import next_model
+from algorithms.parts.server import fitted_rule, next_model
 from algorithms.parts.weighting import Equal, weight_of
 from algorithms.rounds.round import PendingRound
 from algorithms.training.worker import Worker
@@ -105,6 +105,7 @@ class _ArrivalRound:
         self._draft = replace(Draft.of(state, algorithm, fleet), models_travel=True, cohort=census.clients)
         self._laps = self._draft.laps
         self._layout = algorithm.local.trained(fleet.layouts.shared)
+        self._rule = fitted_rule(algorithm.server, census)
         self._parameters = fleet.layouts.shared.parameters
         self._model, self._memory = state.model, state.of("server")
         began = self._began = _progress(state, self._schedule)
@@ -223,7 +224,7 @@ class _ArrivalRound:
         # A stale counter must not count back.
         mean = Packed(mean.floats, np.maximum(self._model.integers, mean.integers))
         given = self._model, mean, total.total / self._size, self._memory, self._layout
-        self._model, self._memory = next_model(self._algorithm.server, given, self._state.round + 1, row)
+        self._model, self._memory = next_model(self._rule, given, self._state.round + 1, row)
         self._aggregated = True
 
     def _weighted(self, row: UpdateRows, staleness: int) -> UpdateRows:

@@ -13,7 +13,7 @@ from algorithms.core.sums import Sum
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.cohort import Training, blocks_of, client_updates
 from algorithms.parts.option import Draft, Parts, Received
-from algorithms.parts.server import next_model
+from algorithms.parts.server import fitted_rule, next_model
 
 
 class PendingRound:
@@ -82,8 +82,6 @@ def aggregate(state: State, algorithm: Parts, fleet: Fleet, models: Sum, updates
     mean = models.mean()
     if mean is None:  # no client had a sample to train on
         return state.model, state.of("server")
-    layout, rule = algorithm.local.trained(fleet.layouts.shared), algorithm.server
-    if hasattr(rule, "fitted"):
-        rule = rule.fitted(fleet.census)
+    layout, rule = algorithm.local.trained(fleet.layouts.shared), fitted_rule(algorithm.server, fleet.census)
     given = state.model, mean, models.total, state.of("server"), layout
     return next_model(rule, given, state.round + 1, updates)

@@ -16,6 +16,7 @@ from algorithms import (
     Algorithm,
     Arrivals,
     Assign,
+    Census,
     Concurrent,
     DrawnDevices,
     Equal,
@@ -263,6 +264,24 @@ def test_any_server_rule_may_take_what_arrives(federation: Federation) -> None:
     ]
     assert len({state.model.floats.tobytes() for state in models}) == 4
     assert all(np.isfinite(state.model.floats).all() for state in models)
+
+
+class Fits:
+    """Server rule of one's own that knows the number of training clients."""
+
+    def __init__(self, clients: int = 0) -> None:
+        self._clients = clients
+
+    def fitted(self, census: Census) -> "Fits":
+        return Fits(len(census.clients))
+
+    def __call__(self, model: Packed, mean: Packed, total: float, memory: Any, layout: Layout) -> Any:
+        return mean, {"clients": np.array(self._clients)}
+
+
+def test_a_rule_is_fitted_to_the_clients(federation: Federation) -> None:
+    state, _, _ = simulate(federation, fedasync(HALF, LOCAL, Fits()), clients(SIZES), 1)
+    assert state.of("server")["clients"] == len(SIZES)
 
 
 def test_a_phase_with_another_schedule_begins_with_nobody_under_way(federation: Federation) -> None:

@@ -121,3 +121,20 @@ def test_a_server_rule_behind_the_step_gets_the_reports(federation: Federation) 
     plain, _ = engine(federation, fednova(SOME, LOCAL), rounds=2)
     assert len(seen) == 2 and all(len(steps) == 3 for steps in seen) and own.of("server")["rounds"] == [2]
     np.testing.assert_array_equal(own.model.floats, plain.model.floats)
+
+
+def test_a_server_rule_behind_the_step_has_what_it_reads_and_is_fitted(federation: Federation) -> None:
+    @dataclass(frozen=True)
+    class Fits:
+        clients: int = 0
+
+        needs = ("change",)
+
+        def fitted(self, census):  # type: ignore[no-untyped-def]
+            return replace(self, clients=len(census.clients))
+
+        def __call__(self, model, mean, total, memory, layout, updates):  # type: ignore[no-untyped-def]
+            return mean, {"clients": np.array(self.clients), "change": updates.column("change")}
+
+    memory = engine(federation, fednova(SOME, LOCAL, Fits()), rounds=1)[0].of("server")
+    assert memory["clients"] == len(DATA) and (memory["change"] > 0).all()

@@ -10,7 +10,20 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms import Algorithm, Compute, Layout, Local, Memory, Packed, Participation, Purpose, fedavg, generator
+from algorithms import (
+    Algorithm,
+    Assign,
+    Compute,
+    InputError,
+    Layout,
+    Local,
+    Memory,
+    Packed,
+    Participation,
+    Purpose,
+    fedavg,
+    generator,
+)
 from algorithms.core.report import UpdateRows
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import perceptron
@@ -96,3 +109,14 @@ def test_a_rule_reads_and_writes_entries_by_name(federation: Federation) -> None
     for name, value in start.items():
         np.testing.assert_array_equal(still[name], value.numpy() if name.startswith("2.") else moved[name])
     assert np.abs(moved["2.weight"] - start["2.weight"].numpy()).max() > 0
+
+
+def test_a_rule_that_is_fitted_to_nothing_is_refused(federation: Federation) -> None:
+    class Unfit(Assign):
+        def fitted(self, census: object) -> None:
+            return None
+
+    algorithm = replace(fedavg(Participation(), LOCAL), server=Unfit())
+    fleet = federation(DATA, perceptron(), algorithm.sharing)
+    with pytest.raises(InputError, match="Unfit': must return a rule from its method `fitted`, and returns a NoneType"):
+        simulate(algorithm, fleet, perceptron(), 1)
