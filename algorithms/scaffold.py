@@ -50,7 +50,7 @@ def scaffold(
     require(fixed, "algorithm.sampling", participation.by, '"uniform" for scaffold (m is fixed)', "leave it out")
     late = participation.reporting.late
     require(late == "drop", "algorithm.late", late, '"drop" for scaffold (c moves by one cohort)', "leave it out")
-    return fedavg(participation, replace(local, method=Controlled(participation)), server, weighting=weighting)
+    return fedavg(participation, replace(local, method=Controlled()), server, weighting=weighting)
 
 
 @dataclass(frozen=True)
@@ -58,22 +58,19 @@ class Controlled(Method):
     """Gradients corrected by control variates: c_k in the slot "control", c in "common_control".
 
     Args:
-        participation: rule that draws a round's cohort.
-        share: m / K, set by `fitted`; in virtual time m are those that report.
+        share: m / K, set by `fitted`; m are the clients of the round.
     """
 
     personal = ("control",)
     shared = ("common_control",)
     first_terms = (AffineTerm(b=-1.0, v="control"), AffineTerm(b=1.0, v="common_control"))
 
-    participation: Participation
     share: float = 1.0
 
     def fitted(self, census: Census, reporting: int | None) -> Self:
         if census.joins is not None:
             raise InputError("algorithm.joins with scaffold: must be left out, because m / K must not vary; remove it")
-        clients = len(census.clients)
-        return replace(self, share=(self.participation.size(clients) if reporting is None else reporting) / clients)
+        return self if reporting is None else replace(self, share=reporting / len(census.clients))
 
     def finish(self, steps: LocalSteps, lane: int, count: int) -> None:
         for w, received, control, common in steps.values(lane, RECEIVED, "control", "common_control"):

@@ -16,7 +16,7 @@ from algorithms.parts.option import Draft, Received
 def client_updates(draft: Draft) -> ClientUpdates:
     """Return the client updates of a round, before the options change them."""
     state, algorithm = draft.state, draft.algorithm
-    local = algorithm.local.fitted(draft.fleet.census)
+    local = algorithm.local.fitted(draft.fleet.census, draft.size)
     return ClientUpdates(local, algorithm.weighting, state.seed, draft.number, state.rounds, algorithm.needs)
 
 

@@ -244,7 +244,7 @@ class Draft:
         fleet: fleet that runs the blocks.
         clients: ids of the clients to draw from, ascending, int64 [n].
         weights: unnormalised chances of these clients, [n]; uniform sampling ignores them.
-        size: number of clients to draw.
+        size: number of clients to draw; of those drawn, once all options have attended.
         newcomer: personal entries of a client that has none yet.
         models_travel: whether each client receives a model of its own.
         cohort: ids of the clients that train, ascending, int64 [m]; None until it is drawn.
@@ -300,7 +300,8 @@ class Draft:
         for option in self.algorithm.folded:
             draft = returned(option, "attend", option.attend(draft), Draft)
             draft.check_cohort(option)
-        return draft.with_cohort()
+        draft = draft.with_cohort()
+        return replace(draft, size=len(draft.drawn))
 
     def check_cohort(self, option: Option) -> None:
         """Raise InputError if an option drew a cohort that is no array of different training clients, in order."""

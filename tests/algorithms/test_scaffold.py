@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from algorithms import InputError, Local, Participation, choose, scaffold
+from algorithms.options.own_selection import OwnSelection
 from algorithms.parts.weighting import WeightingName
 from raysim.fleet.inline import InlineFleet
 from tests.kit.reference import DATA, Values, agree, drawn, engine, mean, module, train
@@ -60,6 +61,22 @@ def test_scaffold_matches_algorithm_1_with_option_2(
     personal = fleet.layouts.personal.unpack(fleet._worker.personal.read(location))
     for name, value in controls[cohort[0]].items():
         np.testing.assert_allclose(personal[f"control/{name}"], value.numpy(), rtol=1e-9, atol=1e-11)
+
+
+def test_the_share_is_that_of_the_clients_that_a_rule_chose(federation: Federation) -> None:
+    """c moves by |S| / K of the mean change, whatever number of clients was asked for."""
+
+    def first(count: int) -> Participation:
+        return Participation(fraction=0.5, by=OwnSelection("first", lambda context: context.clients[:count]))
+
+    for count in (1, 2, 5):
+        state, fleet = engine(federation, scaffold(first(count), LOCAL), rounds=1)
+        shared = fleet.layouts.shared.unpack(state.model)
+        chosen = [state.personal.latest(client, 1) for client in range(count)]
+        controls = [fleet.layouts.personal.unpack(fleet._worker.personal.read(each)) for each in chosen if each]
+        for name, _ in module().named_parameters():
+            changes = sum(each[f"control/{name}"] for each in controls)
+            np.testing.assert_allclose(shared[f"common_control/{name}"], changes / len(DATA), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(
