@@ -41,8 +41,9 @@ def start_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool 
 
     def finish() -> State:
         after = pending.finish()
-        if not isinstance(after, State) or after.report is None:
-            raise _wrong_round(start, "a PendingRound that finishes with a State and its report", after)
+        if not isinstance(after, State) or after.report is None or after.round != state.round + 1:
+            must = f"a PendingRound that finishes with a State after round {state.round + 1} and its report"
+            raise _wrong_round(start, must, after)
         return after if phase.until is None else _switched(after, after.report.updates, phase.until)
 
     return PendingRound(finish)
@@ -59,9 +60,13 @@ def next_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool =
 
 def _wrong_round(start: object, must: str, value: object) -> InputError:
     """Return the error of an `own_round` that returns another thing than it must."""
-    lacks = " without a report" if isinstance(value, State) and value.report is None else ""
-    what = f"a {type(value).__name__}{lacks}"
-    return InputError(f"own_round = {name_of(start)}: must return {must}, and returns {what}; return PendingRound(f)")
+    what = f"a {type(value).__name__}"
+    if isinstance(value, State):
+        what += " without a report" if value.report is None else f" after round {value.round}"
+    return InputError(
+        f"own_round = {name_of(start)}: must return {must}, and returns {what}; return PendingRound(f), whose f "
+        "returns replace(state, round=state.round + 1, report=...)"
+    )
 
 
 def _in_federation(algorithm: Algorithm, census: Census) -> Algorithm:

@@ -125,6 +125,17 @@ def test_a_round_of_ones_own_is_checked(federation: Federation, round_of: Any, t
     assert one_round(federation, replace(PLAIN, own_round=start_synchronous)).round == 1
 
 
+def test_a_round_of_ones_own_counts_itself(federation: Federation) -> None:
+    """Otherwise a run would go on for ever."""
+
+    def stays(state: Any, algorithm: Any, fleet: Any, *, last: bool) -> PendingRound:
+        pending = start_synchronous(state, algorithm, fleet, last=last)
+        return PendingRound(lambda: replace(pending.finish(), round=state.round))
+
+    with pytest.raises(InputError, match="a State after round 1 and its report, and returns a State after round 0"):
+        one_round(federation, replace(PLAIN, own_round=stays))
+
+
 @pytest.mark.parametrize("algorithm", [PLAIN, fedbuff(Participation(), Local(lr=0.1, batch_size=4), buffer=2)])
 def test_a_round_is_finished_once(federation: Federation, algorithm: Any) -> None:
     fleet = federation(clients((9, 5, 7)), perceptron())
