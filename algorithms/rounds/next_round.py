@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from algorithms.core.clients import Census
 from algorithms.core.errors import InputError
 from algorithms.core.fleet import Fleet
 from algorithms.core.layout import Packed
 from algorithms.core.report import NO_ROWS, UpdateRows
-from algorithms.core.returned import name_of
+from algorithms.core.returned import Returned, name_of
 from algorithms.core.state import State
 from algorithms.options.virtual_time import DeviceSeconds, Joins, VirtualTime
 from algorithms.parts.algorithm import Algorithm
@@ -83,7 +85,11 @@ def _switched(state: State, rows: UpdateRows, until: Rule) -> State:
     """Begin the next phase, with the server's memory, if its rule has fired and the round ended in an aggregation."""
     pairs = zip(rows.clients.tolist(), rows.reports(), rows.trained, strict=True)
     reports = {client: report for client, report, trained in pairs if trained}
-    ended, memory = until(state.round, state.rounds, reports, state.of("until"))
+    found: Any = until(state.round, state.rounds, reports, state.of("until"))
+    if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], Mapping):
+        fault = f"return whether it fires, and its memory by name, and returns {found!r:.80}"
+        raise Returned(f"until = {name_of(until)!r}").fault(fault)
+    ended, memory = found
     if ended and not state.between_aggregations:
         return replace(state, phase=state.phase + 1).keeping("until", {})
     return state.keeping("until", memory)

@@ -162,6 +162,17 @@ def test_a_share_of_rounds_needs_to_know_how_many(federation: Federation) -> Non
         next_round(begin(perceptron(True), fleet, 0), algorithm, fleet)
 
 
+@pytest.mark.parametrize("returned", [True, (True, 3), (True,), None])
+def test_a_rule_of_ones_own_is_checked(federation: Federation, returned: object) -> None:
+    class Mine:
+        def __call__(self, *_: object) -> object:
+            return returned
+
+    algorithm = phases(fedavg(HALF, LOCAL), (Mine(), fedavg(HALF, LOCAL)))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"until = .*Mine': must return whether it fires, and its memory by name, and"):
+        run(federation, algorithm, clients(SIZES), rounds=1)
+
+
 def test_weighing_by_loss() -> None:
     assert ClientLoss()({"loss": 2.5, "samples": 7.0}) == 2.5
 
