@@ -59,8 +59,9 @@ def dpsgd(
     of the models before the step. "Adapt-then-combine" is the order that its remark on exchanging lines 4 and 5 allows.
 
     Deviations: the default order is the remark's, because with several local steps it averages what was trained, and
-    on a complete graph it is FedAvg with equal weights. Batch-norm statistics are mixed as well; a counter becomes
-    the largest of a client's and its neighbours'.
+    on a complete graph it is FedAvg with equal weights. Batch-norm statistics are mixed as well, in both orders those
+    that were trained, because a variance may not become negative; a counter becomes the largest of a client's and its
+    neighbours'.
     """
     return gossip(participation, local, server, GossipRound(order=order), Topology())
 

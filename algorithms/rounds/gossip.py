@@ -90,8 +90,8 @@ class SentModels(Around):
 
         m_k = y_k + (v_k - 1) z_k,   with z_k the model that client k began with, and y_k the one that it trained
 
-    Batch-norm statistics and buffers are sent as v_k y_k, so that a mixed variance is never negative. If models are
-    sent as they began, y_k is left beside the message.
+    Batch-norm statistics and buffers are always sent as v_k y_k, so that a mixed variance is never negative. If models
+    are sent as they began, y_k is left beside the message.
 
     Args:
         surplus: v_k - 1, by client; v_k = 1 without push-sum.
@@ -112,8 +112,9 @@ class SentModels(Around):
         def keep(trained: Trained, rows: UpdateRows) -> None:
             for client, lane, begun in zip(trained.clients, trained.lanes, trained.personal, strict=True):
                 own = trained.trainer.personal(lane).copy()
-                pushed = self.surplus[client] * np.where(layout.parameters, begun.floats, own.floats) * travels
-                sent.append((begun, own) if self.begun else (Packed(own.floats + pushed, own.integers),))
+                started = Packed(np.where(layout.parameters, begun.floats, own.floats), begun.integers)
+                pushed = self.surplus[client] * started.floats * travels
+                sent.append((started, own) if self.begun else (Packed(own.floats + pushed, own.integers),))
 
         watching = replace(worker, personal=Unstored(worker.personal), watches=(*worker.watches, keep))
         value = self.inner(watching, block, *values).value

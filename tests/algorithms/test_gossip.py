@@ -27,7 +27,7 @@ from algorithms import (
 )
 from algorithms.options.topology import Mixing
 from raysim.fleet.inline import InlineFleet
-from tests.kit.reference import DATA, drawn, engine, module, sgd, train
+from tests.kit.reference import DATA, FP64, drawn, engine, module, sgd, train
 
 Federation = Callable[..., InlineFleet]
 ALL, HALF = Participation(), Participation(fraction=0.5)
@@ -71,7 +71,7 @@ def reference(algorithm: Algorithm, rounds: int, local: Local) -> list[dict[str,
             if x.dtype == np.int64:
                 sent = x if gossip.order == "combine-then-adapt" else y
                 mixed = np.array([max(y[i], *sent[row > 0]) for i, row in enumerate(matrix)])
-            elif gossip.order == "combine-then-adapt":
+            elif gossip.order == "combine-then-adapt" and "running" not in name:
                 mixed = matrix @ x + (y - x)
             else:
                 numerators = weights[:, None] * y if "running" in name else weights[:, None] * x + (y - x)
@@ -185,6 +185,18 @@ def test_mixing_alone_contracts_at_the_second_eigenvalue(federation: Federation)
     assert second == pytest.approx((1 + 2 * np.cos(2 * np.pi / 6)) / 3)
     rates = [later / before for before, later in pairwise(found[:10])]
     assert all(rate <= second**2 + 1e-3 for rate in rates) and rates[-1] == pytest.approx(second**2, rel=1e-2)
+
+
+def test_a_mixed_variance_stays_positive(federation: Federation) -> None:
+    """Also if the clients' samples shrink: x_i + (y_i - x_i) would fall below 0 where the neighbours' x are small."""
+    algorithm = dpsgd(ALL, replace(LOCAL, epochs=8), order="combine-then-adapt")
+    fleet = federation(DATA, module(), algorithm.sharing, compute=FP64)
+    state = begin(module(), fleet, 0, 6)
+    for number in range(6):
+        if number == 3:
+            fleet._worker.data.clients = [(x / 100, y) for x, y in DATA]  # type: ignore[attr-defined]
+        state = next_round(state, algorithm, fleet)
+        assert min(model["1.running_var"].min() for model in own_models(state, fleet)) > 0
 
 
 def test_bytes_go_from_client_to_client(federation: Federation) -> None:
