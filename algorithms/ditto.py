@@ -18,6 +18,7 @@ from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
+from algorithms.training.local_values import FLOAT32_MAX
 from algorithms.training.method import Method
 
 if TYPE_CHECKING:
@@ -44,14 +45,15 @@ def ditto(
         weighting: share of a model in the mean: "samples", as in FedAvg, or "equal".
 
     Raises:
-        InputError: `attraction` is negative, or `local` has a client update of the user's own.
+        InputError: `attraction` is out of range, or `local` has a client update of the user's own.
 
     Paper: Algorithm 1.
 
     Deviations: v_k takes the batches of w_k, as many steps at the same rate. It starts at the initial model. The
     authors' code averages the changes of a cohort equally; `weighting = "equal"` does so.
     """
-    require(attraction >= 0, "algorithm.attraction", attraction, ">= 0", "set algorithm.attraction = 0.1")
+    fits = 0 <= attraction <= FLOAT32_MAX
+    require(fits, "algorithm.attraction", attraction, "a float32 number >= 0", "set algorithm.attraction = 0.1")
     require_defaults(local, "ditto", "method")
     return fedavg(participation, replace(local, method=Beside(attraction)), server, weighting=weighting)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isfinite
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from algorithms.parts.schedule import Participation, Rounds
 from algorithms.parts.server import Assign, Server, on_parameters
 from algorithms.parts.weighting import Equal
 from algorithms.training.local import Local, require_defaults
+from algorithms.training.local_values import FLOAT32_MAX
 from algorithms.training.method import Method
 from algorithms.training.terms import RECEIVED, AffineTerm, pull
 
@@ -45,7 +45,8 @@ def feddyn(participation: Participation, local: Local, server: Server = Assign()
     alpha falls to 0, the method tends to v <- v + 1 / K sum_k (w_k - w_t), w <- mean_k w_k + v with plain client
     updates, not to FedAvg.
     """
-    require(isfinite(alpha) and alpha > 0, "algorithm.alpha", alpha, "a number > 0", "set algorithm.alpha = 0.01")
+    fits = 0 < alpha <= FLOAT32_MAX
+    require(fits, "algorithm.alpha", alpha, "a float32 number > 0", "set algorithm.alpha = 0.01")
     own = isinstance(server, Assign)
     require(own, "server.rule", server, "'assign' for feddyn, which has its own step", "remove the table [server]")
     require_defaults(local, "feddyn", "method")

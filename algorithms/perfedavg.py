@@ -16,6 +16,7 @@ from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
+from algorithms.training.local_values import FLOAT32_MAX
 from algorithms.training.method import Method
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def per_fedavg(
         weighting: share of a model in the mean: "equal", as in the paper, or "samples".
 
     Raises:
-        InputError: `inner_lr` is negative, or `local` is not plain SGD.
+        InputError: `inner_lr` is out of range, or `local` is not plain SGD.
 
     Paper: Algorithm 1 with the first-order approximation of section 5.
 
@@ -54,7 +55,8 @@ def per_fedavg(
     batch norm refuses the second batch because it has one sample, the first step is undone.
     Fine-tuning takes epochs at the rate `local.lr`, not one step at alpha.
     """
-    require(inner_lr >= 0, "algorithm.inner_lr", inner_lr, ">= 0", "set algorithm.inner_lr = 0.01")
+    fits = 0 <= inner_lr <= FLOAT32_MAX
+    require(fits, "algorithm.inner_lr", inner_lr, "a float32 number >= 0", "set algorithm.inner_lr = 0.01")
     require_defaults(local, "per-fedavg", "optimizer", "momentum", "method")
     return fedavg(participation, replace(local, method=Meta(inner_lr)), server, weighting=weighting)
 

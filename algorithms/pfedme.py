@@ -13,6 +13,7 @@ from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
+from algorithms.training.local_values import FLOAT32_MAX
 from algorithms.training.method import Method
 from algorithms.training.terms import RECEIVED, AffineTerm, pull
 
@@ -56,10 +57,12 @@ def pfedme(
     batch to batch, as in the authors' code. Batch norm tracks its statistics at theta for both models. The reported
     steps are those of theta.
     """
-    require(attraction > 0, "algorithm.attraction", attraction, "> 0", "set algorithm.attraction = 15.0")
+    fits = 0 < attraction <= FLOAT32_MAX
+    require(fits, "algorithm.attraction", attraction, "a float32 number > 0", "set algorithm.attraction = 15.0")
     few = 1 <= inner_steps <= 10**6
     require(few, "algorithm.inner_steps", inner_steps, "in [1, 1000000]", "set algorithm.inner_steps = 5")
-    require(outer_lr > 0, "algorithm.outer_lr", outer_lr, "> 0", "set algorithm.outer_lr = 0.005")
+    fits, allowed = 0 < outer_lr <= FLOAT32_MAX / attraction, "> 0, and a float32 number times algorithm.attraction"
+    require(fits, "algorithm.outer_lr", outer_lr, allowed, "set algorithm.outer_lr = 0.005")
     require_defaults(local, "pfedme", "optimizer", "momentum", "method")
     both = replace(local, method=Envelope(attraction, inner_steps, outer_lr))
     return fedavg(participation, both, server, weighting=weighting)

@@ -85,7 +85,8 @@ def test_as_alpha_falls_to_0_it_is_fedavg_that_adds_all_changes_so_far(federatio
 @pytest.mark.parametrize(
     ("alpha", "server", "message"),
     [
-        (0.0, Assign(), "algorithm.alpha = 0.0: must be a number > 0"),
+        (0.0, Assign(), "algorithm.alpha = 0.0: must be a float32 number > 0"),
+        (1e39, Assign(), r"algorithm.alpha = 1e\+39: must be a float32 number > 0"),
         (0.1, Mix(0.5), "server.rule = Mix.*: must be 'assign' for feddyn"),
     ],
 )

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pytest
@@ -249,15 +250,20 @@ def test_auto_keeps_dittos_linear_models_fused_and_stacks_the_others() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ditto(SOME, LOCAL, attraction=-1), "algorithm.attraction = -1: must be >= 0"),
-        (lambda: pfedme(SOME, LOCAL, attraction=0), "algorithm.attraction = 0: must be > 0"),
+        (lambda: ditto(SOME, LOCAL, attraction=-1), "algorithm.attraction = -1: must be a float32 number >= 0"),
+        (lambda: ditto(SOME, LOCAL, attraction=1e39), "algorithm.attraction = 1e+39: must be a float32 number >= 0"),
+        (lambda: pfedme(SOME, LOCAL, attraction=0), "algorithm.attraction = 0: must be a float32 number > 0"),
+        (lambda: pfedme(SOME, LOCAL, attraction=inf), "algorithm.attraction = inf: must be a float32 number > 0"),
+        (lambda: pfedme(SOME, LOCAL, attraction=1e30, outer_lr=1e9), "algorithm.outer_lr = 1000000000.0: must be > 0,"),
         (lambda: pfedme(SOME, LOCAL, inner_steps=0), "algorithm.inner_steps = 0: must be in [1, 1000000]"),
         (lambda: pfedme(SOME, LOCAL, outer_lr=0), "algorithm.outer_lr = 0: must be > 0"),
         (lambda: pfedme(SOME, Local(momentum=0.9)), "local.momentum = 0.9: must be 0.0 for pfedme"),
         (lambda: apfl(SOME, LOCAL, share=1.5), "algorithm.share = 1.5: must be in [0, 1]"),
-        (lambda: apfl(SOME, LOCAL, share_lr=-1), "algorithm.share_lr = -1: must be >= 0"),
+        (lambda: apfl(SOME, LOCAL, share_lr=-1), "algorithm.share_lr = -1: must be a float32 number >= 0"),
+        (lambda: apfl(SOME, LOCAL, share_lr=inf), "algorithm.share_lr = inf: must be a float32 number >= 0"),
         (lambda: apfl(SOME, Local(optimizer="adam")), "local.optimizer = 'adam': must be 'sgd' for apfl"),
-        (lambda: per_fedavg(SOME, LOCAL, inner_lr=-1), "algorithm.inner_lr = -1: must be >= 0"),
+        (lambda: per_fedavg(SOME, LOCAL, inner_lr=-1), "algorithm.inner_lr = -1: must be a float32 number >= 0"),
+        (lambda: per_fedavg(SOME, LOCAL, inner_lr=1e39), "algorithm.inner_lr = 1e+39: must be a float32 number >= 0"),
         (lambda: per_fedavg(SOME, Local(momentum=0.9)), "local.momentum = 0.9: must be 0.0 for per-fedavg"),
     ],
 )
