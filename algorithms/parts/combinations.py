@@ -9,6 +9,7 @@ from inspect import signature
 from algorithms.core.errors import InputError
 from algorithms.core.report import REPORTED
 from algorithms.core.returned import encodes, is_own, name_of, names_of
+from algorithms.parts.arrivals import Arrivals
 from algorithms.parts.conflicts import LATER, PAIRS
 from algorithms.parts.option import Conflict, Option, Parts
 from algorithms.parts.schedule import Rounds
@@ -57,11 +58,12 @@ def _arrivals_in_rounds(parts: Parts) -> str:
 
 def _unnamed_needs(parts: Parts) -> str:
     """Try the weighting on a report without further entries."""
+    given = (*REPORTED, "staleness") if isinstance(parts.schedule, Arrivals) else REPORTED
     try:
-        parts.weighting(dict.fromkeys((*REPORTED, *parts.needs), 1.0))
+        parts.weighting(dict.fromkeys((*given, *parts.needs), 1.0))
     except KeyError as error:
         return (
-            f"weighting = {parts.weighting}: must read only {', '.join(REPORTED)} and the entries named by its "
+            f"weighting = {parts.weighting}: must read only {', '.join(given)} and the entries named by its "
             f"property `needs`, and reads {error}; name it there"
         )
     return ""

@@ -42,7 +42,7 @@ from algorithms import (
     phases,
     radfed,
 )
-from algorithms.core.report import UpdateRows
+from algorithms.core.report import Report, UpdateRows
 from algorithms.fedprox import with_proximal
 from algorithms.rounds.asynchronous import AsyncProgress
 from raysim.fleet.inline import InlineFleet
@@ -255,6 +255,18 @@ def test_counters_are_the_largest(federation: Federation) -> None:
     counted = [int(each.model.integers[0]) for each in states]
     assert counted == sorted(counted) and counted[-1] > 0
     assert state.model.integers.dtype == np.int64
+
+
+def test_a_weighting_of_ones_own_reads_the_staleness(federation: Federation) -> None:
+    def fresh(report: Report) -> float:
+        return float(report["staleness"] == 0)
+
+    algorithm = replace(fedasync(HALF, LOCAL, concurrency=4), weighting=fresh)
+    _, _, states = simulate(federation, algorithm, clients((8, 8, 8, 8, 8, 8)), 3)
+    rows = UpdateRows.joined([state.report.updates for state in states[1:] if state.report])
+    assert set(rows.weights) == {0.0, 1.0} and (rows.weights == (rows.column("staleness") == 0)).all()
+    with pytest.raises(InputError, match=r"must read only samples.* and reads 'staleness'"):
+        replace(fedavg(HALF, LOCAL), weighting=fresh)
 
 
 def test_any_server_rule_may_take_what_arrives(federation: Federation) -> None:
