@@ -306,16 +306,20 @@ def _settled(trained: Trained, rows: UpdateRows) -> UpdateRows:
         if wrong is None:
             continue
         if policy == "stop":
-            raise DivergedError(
-                f"client {trained.clients[i]} in round {trained.updates.round_number}: {wrong} is not finite after "
-                "the client update; lower local.lr, set local.clip, or leave such updates out by "
-                'local.nonfinite = "leave-out"'
-            )
+            raise diverged(trained.clients[i], trained.updates.round_number, wrong)
         trained.trainer.reload(trained.lanes[i], trained.received[i], trained.personal[i])
         if policy == "leave-out" or not isfinite(weights[i]):
             # Report it like a client without samples.
             steps[i], weights[i] = 0.0, trained.inputs[i].weight
     return replace(rows, report={**rows.report, "steps": steps}, weights=weights)
+
+
+def diverged(client: int, round_number: int, wrong: str) -> DivergedError:
+    """Return the error of a client update whose result is not finite; `wrong` is the first such quantity."""
+    return DivergedError(
+        f"client {client} in round {round_number}: {wrong} is not finite after the client update; lower local.lr, set "
+        'local.clip, or leave such updates out by local.nonfinite = "leave-out"'
+    )
 
 
 def kept(trained: Trained, rows: UpdateRows, personal: Sum) -> UpdateRows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from algorithms.core.sums import Sum
 from algorithms.options.attendance import durations
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Dispatcher, EventQueue, Flight, Timeline
-from algorithms.parts.client_update import ClientInput
+from algorithms.parts.client_update import ClientInput, diverged
 from algorithms.parts.cohort import client_updates
 from algorithms.parts.option import Draft
 from algorithms.parts.server import fitted_rule, next_model
@@ -228,10 +229,15 @@ class _ArrivalRound:
         self._aggregated = True
 
     def _weighted(self, row: UpdateRows, staleness: int) -> UpdateRows:
-        """Return the row with its staleness and its weight; the weight is 0 without a step."""
+        """Return the row with its staleness and its weight; the weight is 0 without a step, or if it is not finite."""
         row = replace(row, report={**row.report, "staleness": np.array([float(staleness)])})
         (report,), (client,) = row.reports(), row.clients.tolist()
         weight = weight_of(self._algorithm.weighting, report, client) if report["steps"] else 0.0
+        if not isfinite(weight):
+            if self._algorithm.local.nonfinite == "stop":
+                raise diverged(client, self._state.round + 1, "the weight")
+            row = replace(row, report={**row.report, "steps": np.zeros(1)}, nonfinite=("the weight",))
+            weight = 0.0
         return replace(row, weights=np.array([weight]))
 
     def _depart(self) -> None:

@@ -18,6 +18,7 @@ from algorithms import (
     Assign,
     Census,
     Concurrent,
+    DivergedError,
     DrawnDevices,
     Equal,
     Hinge,
@@ -267,6 +268,21 @@ def test_a_weighting_of_ones_own_reads_the_staleness(federation: Federation) -> 
     assert set(rows.weights) == {0.0, 1.0} and (rows.weights == (rows.column("staleness") == 0)).all()
     with pytest.raises(InputError, match=r"must read only samples.* and reads 'staleness'"):
         replace(fedavg(HALF, LOCAL), weighting=fresh)
+
+
+def test_a_weight_that_is_not_finite_is_left_out_or_named(federation: Federation) -> None:
+    def wild(report: Report) -> float:
+        return np.nan if report["samples"] == 8 else 1.0
+
+    for policy in ("leave-out", "last"):
+        algorithm = replace(fedasync(HALF, replace(LOCAL, nonfinite=policy), concurrency=4), weighting=wild)
+        _, _, states = simulate(federation, algorithm, clients(SIZES), 4)
+        rows = UpdateRows.joined([state.report.updates for state in states[1:] if state.report])
+        of_wild = rows.clients == SIZES.index(8)
+        assert of_wild.any() and not rows.weights[of_wild].any() and not rows.column("steps")[of_wild].any()
+        assert {rows.nonfinite[place] for place in np.flatnonzero(of_wild)} == {"the weight"}
+    with pytest.raises(DivergedError, match=r"client 5 in round \d: the weight is not finite after the client update"):
+        simulate(federation, replace(fedasync(HALF, LOCAL, concurrency=4), weighting=wild), clients(SIZES), 4)
 
 
 def test_any_server_rule_may_take_what_arrives(federation: Federation) -> None:
