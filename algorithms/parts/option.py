@@ -304,7 +304,7 @@ class Draft:
         return replace(draft, size=len(draft.drawn))
 
     def check_cohort(self, option: Option) -> None:
-        """Raise InputError if an option drew a cohort that is no array of different training clients, in order."""
+        """Raise InputError if an option drew too many clients, or no array of different training clients, in order."""
         cohort, known = self.cohort, self.fleet.census.clients
         if cohort is None:
             return
@@ -313,6 +313,12 @@ class Draft:
             raise InputError(
                 f"option {option} draws the cohort {cohort}: must be ids of different training clients, ascending, as "
                 "an int64 array; use np.sort"
+            )
+        most = len(self.state.travelling_models) if self.models_travel else len(cohort)
+        if len(cohort) > most:
+            raise InputError(
+                f"option {option} draws {len(cohort)} clients in round {self.number}: must draw at most {most}, as "
+                "many as models travel; draw `draft.size` clients"
             )
 
     def wrapped(self, updates: Updates, sent_alone: bool = False) -> Updates:

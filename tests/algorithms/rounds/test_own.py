@@ -19,6 +19,7 @@ from algorithms import (
     fedavg,
     fedbuff,
     next_round,
+    radfed,
     start_round,
     start_synchronous,
 )
@@ -89,6 +90,19 @@ def test_a_cohort_of_an_option_is_checked(federation: Federation, cohort: Any) -
         one_round(federation, PLAIN.having(Draws(cohort)))
     rows = one_round(federation, PLAIN.having(Draws(np.array([0, 2])))).report.updates
     assert rows.clients.tolist() == [0, 2]
+
+
+def test_a_cohort_of_an_option_is_no_larger_than_the_models_that_travel(federation: Federation) -> None:
+    @dataclass(frozen=True)
+    class Grows(Draws):
+        def attend(self, draft: Any) -> Any:
+            return replace(draft, cohort=np.arange(draft.number + 1))
+
+    algorithm = radfed(Participation(), PLAIN.local).having(Grows(None))
+    fleet = federation(clients((9, 5, 7)), perceptron())
+    state = next_round(begin(perceptron(), fleet, 0), algorithm, fleet)
+    with pytest.raises(InputError, match=r"Grows.* draws 3 clients in round 2: must draw at most 2, as many as models"):
+        next_round(state, algorithm, fleet)
 
 
 @pytest.mark.parametrize("name", ["server", "until", "redistribution", "arrivals", 7])
