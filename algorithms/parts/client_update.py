@@ -287,7 +287,7 @@ def _measured(trained: Trained, place: int, report: Report, finite: bool) -> dic
     if trained.updates.local.update is not None:
         given = trained.trainer.reported(finished.lane)
         own = {name: value for name, value in given.items() if name != "loss"}
-    if taken := [name for name in own if name in report or name in REPORTS]:
+    if taken := [name for name in own if name in (*report, *REPORTS, "staleness")]:
         raise InputError(f"local.update returns {taken[0]!r}, which every report has: must be another name; rename it")
     measured = {name: REPORTS[name](finished) if finite else nan for name in needs if name in REPORTS}
     whole = {**report, **own, **measured}

@@ -24,6 +24,8 @@ from algorithms import (
     start_synchronous,
 )
 from algorithms.options.oort import Oort
+from algorithms.training.own import Own
+from algorithms.training.own_update import OwnUpdate
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import clients, perceptron
 
@@ -157,3 +159,15 @@ def test_a_round_is_finished_once(federation: Federation, algorithm: Any) -> Non
     assert pending.finish().round == 1
     with pytest.raises(RuntimeError, match="the round is finished already"):
         pending.finish()
+
+
+@pytest.mark.parametrize("name", ["samples", "change", "staleness"])
+def test_an_update_of_ones_own_reports_no_name_of_ours(federation: Federation, name: str) -> None:
+    def train(model: Any, batches: Any, context: Any) -> dict[str, float]:
+        return {"loss": 0.5, name: 1.0}
+
+    update = OwnUpdate("mine:train", train)
+    fleet = federation(clients((9, 5, 7)), perceptron())
+    fleet._worker = replace(fleet._worker, trainer=Own(fleet._worker.resident, update))
+    with pytest.raises(InputError, match=f"local.update returns '{name}', which every report has"):
+        next_round(begin(perceptron(), fleet, 0), fedavg(Participation(), Local(update=update)), fleet)
