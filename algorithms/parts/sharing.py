@@ -59,7 +59,7 @@ class Sharing:
 
     def __post_init__(self) -> None:
         for name, value in self._scopes.items():
-            known = isinstance(value, float) or value in ("shared", "personal")
+            known = value in ("shared", "personal") or (name in self.slots and isinstance(value, float))
             require(known, f"sharing.{name}", value, '"shared" or "personal"', "use one")
         require_one("algorithm.newcomer", self.newcomer, ("initial", "average"), "use one")
         require_one("algorithm.outsider", self.outsider, ("average", "own"), 'set algorithm.outsider = "average"')

@@ -170,6 +170,13 @@ def test_outsiders_own_statistics_need_clients_that_keep_theirs() -> None:
         Sharing(statistics="personal", outsider="both")  # type: ignore[arg-type]
 
 
+def test_only_a_slot_may_be_a_number() -> None:
+    assert Sharing(slots={"share": 0.5}).stays == ("share",)
+    for name in ("weights", "affine", "statistics"):
+        with pytest.raises(InputError, match=rf"sharing\.{name} = 0\.5: must be \"shared\" or \"personal\""):
+            Sharing(**{name: 0.5})  # type: ignore[arg-type]
+
+
 def test_a_batch_of_one_is_told_by_the_shapes() -> None:
     assert refuses_single(perceptron(norm=True), torch.zeros(4))
     assert not refuses_single(perceptron(), torch.zeros(4))
