@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.clients import Census
+from algorithms.core.entries import Kind
 from algorithms.core.errors import InputError, require, require_one
 from algorithms.core.fleet import Fleet
 from algorithms.core.keys import Purpose, generator
+from algorithms.core.layout import Layouts
 from algorithms.core.state import State
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
@@ -157,6 +159,14 @@ class Sizes(Option):
         widths = tuple(width for width in self.levels if width <= level) if trains and self.ordered else ()
         scales, masks = trains and self.scaler and level < 1, trains and self.masked_loss
         return Slice(level, scales, widths if len(widths) > 1 else (), masks)
+
+    def check_entries(self, layouts: Layouts) -> None:
+        slot = next((entry.name.partition("/")[0] for entry in layouts.shared.entries if entry.kind is Kind.SLOT), "")
+        if slot:
+            raise InputError(
+                f"sharing.slots = {slot!r} with models of many sizes: must not be shared, because slices have no "
+                "values beside the model; leave the slot out"
+            )
 
     def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
         for level in self.levels:

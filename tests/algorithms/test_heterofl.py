@@ -18,6 +18,7 @@ from algorithms import (
     DeviceTable,
     DrawnDevices,
     InputError,
+    Layout,
     Local,
     Momentum,
     Participation,
@@ -163,6 +164,13 @@ def test_only_cross_entropy_is_masked(loss: Loss, masked: bool) -> None:
     assert sizes is not None
     assert sizes.slice(1.0, trains=True).masks is masked
     assert not sizes.slice(1.0, trains=False).masks
+
+
+def test_a_shared_slot_is_refused() -> None:
+    """Slices have none; it was a KeyError in the first round."""
+    algorithm = fedavg(PARTICIPATION, replace(LOCAL, momentum=0.9), maintained_momentum="global").having(Sizes())
+    with pytest.raises(InputError, match=r"sharing\.slots = 'momentum' with models of many sizes: must not be shared"):
+        algorithm.divide(Layout.of(module()))
 
 
 def test_an_entry_that_nobody_trains_keeps_its_value(federation: Federation) -> None:
