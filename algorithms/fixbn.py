@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Literal
 
-from algorithms.core.errors import require_one
+from algorithms.core.errors import require, require_one
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm, phases
-from algorithms.parts.rules import AfterRound, SteadyStatistics
+from algorithms.parts.rules import AfterRound, SteadyStatistics, ends_phase
 from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import MaintainedMomentum
@@ -56,6 +56,9 @@ def fixbn(
     open points of B.6 see `SteadyStatistics`.
     """
     require_one("algorithm.fixed", fixed, ("statistics", "affine", "both"), 'set algorithm.fixed = "statistics"')
+    allowed = 'a whole number >= 1, a share of the rounds in (0, 1), or "window"'
+    fits = fix_after == "window" or ends_phase(fix_after)
+    require(fits, "algorithm.fix_after", fix_after, allowed, "set algorithm.fix_after = 0.5")
     first = fedavg(participation, local, server, weighting=weighting, maintained_momentum=maintained_momentum)
     rule = SteadyStatistics(width, tau, decide, absent) if fix_after == "window" else AfterRound(fix_after)
     second = replace(

@@ -69,6 +69,11 @@ class Rule(Protocol):
         ...
 
 
+def ends_phase(value: object) -> bool:
+    """Return whether a phase may end after this round, or after this share of the rounds."""
+    return (isinstance(value, int) and value >= 1) or (isinstance(value, float) and 0 < value < 1)
+
+
 @dataclass(frozen=True)
 class AfterRound:
     """Rule that fires after a round.
@@ -80,10 +85,8 @@ class AfterRound:
     round: int | float
 
     def __post_init__(self) -> None:
-        is_whole = isinstance(self.round, int) and self.round >= 1
-        holds = is_whole or (isinstance(self.round, float) and 0 < self.round < 1)
-        allowed = "a whole number >= 1, or a share of the rounds in (0, 1)"
-        require(holds, "the round after which a phase ends", self.round, allowed, "give 0.5 for half of them")
+        what, allowed = "the round after which a phase ends", "a whole number >= 1, or a share of the rounds in (0, 1)"
+        require(ends_phase(self.round), what, self.round, allowed, "give 0.5 for half of them")
 
     def __call__(
         self, round_number: int, rounds: int | None, reports: Mapping[int, Report], memory: Memory

@@ -187,7 +187,7 @@ def test_weighing_by_loss() -> None:
         ),
         (lambda: AfterRound(0), "must be a whole number >= 1"),
         (lambda: AfterRound(1.5), "must be a whole number >= 1, or a share"),
-        (lambda: fixbn(HALF, LOCAL, fix_after=-1), "must be a whole number >= 1"),
+        (lambda: fixbn(HALF, LOCAL, fix_after=-1), "algorithm.fix_after = -1: must be a whole number >= 1, a share"),
         (lambda: LossAgreement(epsilon=0.0), "algorithm.epsilon = 0.0: must be a number > 0"),
         (lambda: LossAgreement(patience=0), "algorithm.patience = 0"),
         (lambda: LossAgreement(deviation="both"), "algorithm.deviation = 'both'"),  # type: ignore[arg-type]
