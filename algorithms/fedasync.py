@@ -67,7 +67,7 @@ def fedasync(
 
 
 def asynchronous_round(*arguments: Any, **keys: Any) -> Any:
-    """Run a round of arrivals; see `algorithms.rounds.asynchronous.arrive`."""
+    """Run a round of arrivals; see `algorithms.rounds.asynchronous.start_arrivals`."""
     from algorithms.rounds.asynchronous import start_arrivals
 
     return start_arrivals(*arguments, **keys)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 RoundFunction: TypeAlias = Callable[..., Any]
-"""Do one round in an algorithm's own way, with the signature of `algorithms.rounds.round.start_round`."""
+"""Do one round in an algorithm's own way, with the signature of `algorithms.rounds.next_round.start_round`."""
 
 
 @dataclass(frozen=True)
