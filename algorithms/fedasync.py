@@ -59,8 +59,7 @@ def fedasync(
     without a step arrives with weight 0, so its version equals the one before. The defaults of f, alpha and rho are
     our choice.
     """
-    given = {name: value for name, value in (("a", a), ("b", b)) if value is not None}
-    weighting = staleness_weighting(staleness, given)
+    weighting = staleness_weighting(staleness, a=a, b=b)
     schedule = Arrivals(participation, _delay(concurrency, max_staleness))
     local = with_proximal(local, proximal)
     return Algorithm(schedule, local, Sharing(), weighting, server, own_round=asynchronous_round)
@@ -80,11 +79,11 @@ STALENESS_FUNCTIONS: dict[str, type[Equal | Polynomial | Hinge]] = {
 }
 
 
-def staleness_weighting(staleness: str, given: dict[str, float]) -> Weighting:
-    """Return the weighting by a function of the staleness; `given` are its parameters."""
+def staleness_weighting(staleness: str, **parameters: float | None) -> Weighting:
+    """Return the weighting by a function of the staleness; a parameter that is None has its default."""
     known = staleness in STALENESS_FUNCTIONS
     require(known, "algorithm.staleness", staleness, " or ".join(map(repr, STALENESS_FUNCTIONS)), "use one")
-    function = STALENESS_FUNCTIONS[staleness]
+    function, given = STALENESS_FUNCTIONS[staleness], {name: n for name, n in parameters.items() if n is not None}
     for name, value in given.items():
         if name not in {field.name for field in fields(function)}:
             raise InputError(

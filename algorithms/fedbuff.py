@@ -46,10 +46,8 @@ def fedbuff(
 
     Deviations: eta is at most 1. Batch-norm statistics and other entries that are no parameters take the step towards
     the mean of the clients' values, which keeps variances positive. A client without a step enters the buffer with
-    weight 0. The last round aggregates the rest of the buffer, and divides it
-    by B, too, so its step is shorter.
+    weight 0. The last round aggregates the rest of the buffer, and divides it by B, too, so its step is shorter.
     """
-    given = {name: value for name, value in (("a", a), ("b", b)) if value is not None}
     schedule = Arrivals(participation, Concurrent(concurrency), buffer, counts)
-    weighting = staleness_weighting(staleness, given)
+    weighting = staleness_weighting(staleness, a=a, b=b)
     return Algorithm(schedule, local, Sharing(), weighting, server, own_round=asynchronous_round)

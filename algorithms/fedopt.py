@@ -1,7 +1,5 @@
 """FedAdam, FedYogi, FedAdagrad: Reddi et al., "Adaptive Federated Optimization", 2021; "FedAdapt" in RADFed."""
 
-from typing import TypeVar
-
 from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
@@ -33,7 +31,7 @@ def fedadam(
 
     Deviations: all entries other than parameters take the mean; see `Adaptive`.
     """
-    return _adaptive(participation, local, server, weighting, Adam, "fedadam")
+    return _adaptive(participation, local, server, weighting, Adam)
 
 
 def fedyogi(
@@ -49,7 +47,7 @@ def fedyogi(
 
     Errors, paper and deviations as for `fedadam`.
     """
-    return _adaptive(participation, local, server, weighting, Yogi, "fedyogi")
+    return _adaptive(participation, local, server, weighting, Yogi)
 
 
 def fedadagrad(
@@ -65,15 +63,12 @@ def fedadagrad(
 
     Errors, paper and deviations as for `fedadam`.
     """
-    return _adaptive(participation, local, server, weighting, Adagrad, "fedadagrad")
-
-
-T = TypeVar("T", bound=Adaptive)
+    return _adaptive(participation, local, server, weighting, Adagrad)
 
 
 def _adaptive(
-    participation: Participation, local: Local, server: Server, weighting: WeightingName, rule: type[T], name: str
+    participation: Participation, local: Local, server: Server, weighting: WeightingName, rule: type[Adaptive]
 ) -> Algorithm:
     own = rule.__name__.lower()
-    require(isinstance(server, rule), "server.rule", server, f"{own!r} for {name}", f'set server.rule = "{own}"')
+    require(isinstance(server, rule), "server.rule", server, f"{own!r} for fed{own}", f'set server.rule = "{own}"')
     return fedavg(participation, local, server, weighting=weighting)
