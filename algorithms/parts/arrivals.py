@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
-from algorithms.parts.schedule import Participation
+from algorithms.parts.schedule import Participation, title_of
 
 TRIES = 64
 """Clients that are tried before the availability of all is looked up."""
@@ -357,10 +357,7 @@ class Arrivals:
 
     def __post_init__(self) -> None:
         if self.participation.by != "uniform":
-            by = self.participation.by
-            name = (
-                "oort" if getattr(by, "name", "") == "oort" else by if isinstance(by, str) else getattr(by, "title", by)
-            )
+            name = title_of(self.participation.by)
             raise InputError(
                 f'algorithm.sampling = "{name}" with asynchronous arrivals: must be "uniform", because no '
                 'cohort is drawn; set algorithm.sampling = "uniform"'

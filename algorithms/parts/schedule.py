@@ -111,6 +111,11 @@ class CohortOption(Protocol):
         """Raise InputError if the option contradicts the size of the cohort, or the number of training clients."""
 
 
+def title_of(by: CohortRule) -> object:
+    """Return a rule of sampling as the experiment file names it; the rule itself if the file names it by other keys."""
+    return by if isinstance(by, str) else "oort" if by.name == "oort" else getattr(by, "title", by)
+
+
 @dataclass(frozen=True)
 class Participation:
     """Cohort drawn without replacement: m = max(1, floor(fraction K)), or a number; or Poisson sampling.

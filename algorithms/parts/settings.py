@@ -9,6 +9,7 @@ from algorithms.parts.arrivals import Arrivals, Drawn
 from algorithms.parts.clustered import Clustered
 from algorithms.parts.option import ORDER, Option, Parts, Setting
 from algorithms.parts.rules import AfterRound
+from algorithms.parts.schedule import title_of
 from algorithms.parts.server import Assign, WeightedMix, takes_updates
 from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed, name_of_weighting
 
@@ -27,11 +28,6 @@ def virtual_time_of(parts: Parts, devices: Devices | None = None) -> str:
 
 def _is_oort(by: object) -> bool:
     return isinstance(by, Option) and by.name == "oort"
-
-
-def _title(by: object) -> object:
-    """Return a rule of sampling as the file names it."""
-    return by if isinstance(by, str) else getattr(by, "title", by)
 
 
 def _personal(parts: Parts, _: Devices | None) -> str:
@@ -109,7 +105,7 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     'sampling other than "poisson"': _text(
         lambda a: a.schedule.participation.by != "poisson",
-        lambda a: f"algorithm.sampling = {_title(a.schedule.participation.by)!r}",
+        lambda a: f"algorithm.sampling = {title_of(a.schedule.participation.by)!r}",
     ),
     "active < 1": _text(
         lambda a: a.schedule.participation.active < 1, lambda a: f"algorithm.active = {a.schedule.participation.active}"
