@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from algorithms.core.clients import Census
 from algorithms.core.fleet import Around, Block, Fleet, Function, Outcome, Output, Reference, map_joined
-from algorithms.core.layout import Floats, Layout, Layouts, Packed
+from algorithms.core.layout import Layout, Layouts, Packed
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.parts.option import Draft, Received
@@ -93,10 +93,8 @@ class Measured(Function):
 
 def measured(parts: Sequence[Slice], fleet: Fleet) -> tuple[tuple[Shapes, ...], tuple[float, ...]]:
     """Return the shapes of the entries of each slice, and its FLOPs for a sample; see `Slice.of`."""
-    found: tuple[tuple[Shapes, ...], tuple[float, ...]] = map_joined(fleet, Measured(tuple(parts)), [Block(0, (), 0)])[
-        0
-    ]
-    return found
+    (shapes, flops), _ = map_joined(fleet, Measured(tuple(parts)), [Block(0, (), 0)])
+    return shapes, flops
 
 
 class SlicedFleet:
@@ -136,13 +134,10 @@ class SlicedFleet:
         """Return the slice of a model's shared entries."""
         shared = self.layouts.shared
         found = Packed(np.zeros(shared.floats, shared.floating), np.zeros(shared.integers, np.int64))
-        for name, (whole, own) in self._pairs(model, found).items():
-            own[...] = whole[tuple(slice(size) for size in shared.unpack(found)[name].shape)]
+        whole = self._whole.unpack(model)
+        for name, own in shared.unpack(found).items():
+            own[...] = whole[name][tuple(map(slice, own.shape))]
         return found
-
-    def _pairs(self, model: Packed, own: Packed) -> dict[str, tuple[Floats | NDArray[np.int64], Any]]:
-        whole, small = self._whole.unpack(model), self.layouts.shared.unpack(own)
-        return {name: (whole[name], small[name]) for name in whole}
 
     def add(self, total: SizedSum, models: Sum) -> None:
         """Add a sum of the slice's models to one of whole models."""
