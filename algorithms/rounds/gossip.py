@@ -46,7 +46,8 @@ def start_gossip(state: State, algorithm: Algorithm, fleet: Fleet, settings: Gos
     mixing = topology.matrix(clients, state.seed, draft.number).among(np.isin(clients, draft.drawn))
     weights = state.of(topology.name).get("weights", np.ones(len(clients)))
     after = mixing.applied(weights) if settings.push_sum else weights
-    surplus = dict(zip(clients.tolist(), (weights - 1).tolist(), strict=True))
+    drawn = np.searchsorted(clients, draft.drawn)
+    surplus = dict(zip(draft.drawn.tolist(), (weights[drawn] - 1).tolist(), strict=True))
     begun = settings.order == "combine-then-adapt"
     updates = SentModels(draft.wrapped(client_updates(draft)), surplus, begun)
     training = Training(draft, updates, blocks_of(draft, draft.drawn))
@@ -57,7 +58,7 @@ def start_gossip(state: State, algorithm: Algorithm, fleet: Fleet, settings: Gos
         mix = MixMessages(fleet.layouts.personal.parameters, begun)
         mixed: MixedModels = map_joined(fleet, mix, blocks, [draft.start])[0]
         state.personal.add_all(draft.number, clients.tolist(), mixed.locations)
-        drawn, nbytes = np.searchsorted(clients, draft.drawn), message_bytes(fleet.layouts.personal)
+        nbytes = message_bytes(fleet.layouts.personal)
         up, down = (
             nbytes * np.bincount(ends, minlength=len(clients))[drawn] for ends in (mixing.senders, mixing.receivers)
         )
@@ -94,7 +95,7 @@ class SentModels(Around):
     are sent as they began, y_k is left beside the message.
 
     Args:
-        surplus: v_k - 1, by client; v_k = 1 without push-sum.
+        surplus: v_k - 1, by client that takes part; v_k = 1 without push-sum.
         begun: whether models are sent as they began: m_k = z_k.
     """
 
