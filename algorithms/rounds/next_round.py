@@ -82,7 +82,7 @@ def _in_federation(algorithm: Algorithm, census: Census) -> Algorithm:
 
 
 def _switched(state: State, rows: UpdateRows, until: Rule) -> State:
-    """Begin the next phase, with the server's memory, if its rule has fired and the round ended in an aggregation."""
+    """Begin the next phase, with the server's memory, if its rule has fired and no models wait for an aggregation."""
     pairs = zip(rows.clients.tolist(), rows.reports(), rows.trained, strict=True)
     reports = {client: report for client, report, trained in pairs if trained}
     found: Any = until(state.round, state.rounds, reports, state.of("until"))
@@ -90,7 +90,8 @@ def _switched(state: State, rows: UpdateRows, until: Rule) -> State:
         fault = f"return whether it fires, and its memory by name, and returns {found!r:.80}"
         raise Returned(f"until = {name_of(until)!r}").fault(fault)
     ended, memory = found
-    if ended and not state.between_aggregations:
+    waiting = state.between_aggregations or state.of("arrivals").get("buffer") is not None
+    if ended and not waiting:
         return replace(state, phase=state.phase + 1).keeping("until", {})
     return state.keeping("until", memory)
 

@@ -21,9 +21,11 @@ from algorithms import (
     Purpose,
     WeightedMix,
     fedasync,
+    fedavg,
     fedbuff,
     generator,
     next_round,
+    phases,
 )
 from algorithms.core.layout import Layout
 from algorithms.parts.schedule import Reporting
@@ -155,6 +157,12 @@ def test_the_last_round_aggregates_the_rest(federation: Federation) -> None:
     assert aggregated == [False, True, False, True]  # after 5, 10 and 12 arrivals
     assert [each.of("arrivals")["buffer"] is None for each in states[3:]] == [False, True]
     assert same(states[2].model, states[3].model) == (not aggregated[2])
+
+
+def test_a_phase_ends_with_an_empty_buffer(federation: Federation) -> None:
+    algorithm = phases(fedbuff(HALF, LOCAL, buffer=4, concurrency=3), (1, fedavg(HALF, LOCAL)))
+    _, _, states = simulate(federation, algorithm, clients(SIZES), 5)
+    assert [each.phase for each in states] == [0, 0, 0, 0, 1, 1]  # 12 arrivals are three buffers
 
 
 def test_a_round_leaves_the_state_before_it_as_it_was(federation: Federation) -> None:
