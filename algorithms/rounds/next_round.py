@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from algorithms.core.clients import Census
 from algorithms.core.errors import InputError
 from algorithms.core.fleet import Fleet
-from algorithms.core.layout import Packed
+from algorithms.core.layout import Memory, Packed
 from algorithms.core.report import NO_ROWS, UpdateRows
 from algorithms.core.returned import Returned, name_of
 from algorithms.core.state import State
@@ -22,6 +24,9 @@ from algorithms.rounds.redistribution import start_redistributing, sum_models
 from algorithms.rounds.round import PendingRound, aggregate, start_synchronous
 from algorithms.rounds.timed import in_virtual_time
 from algorithms.training.statistics import with_statistics
+
+FIRED = "fired, waits for an aggregation"
+"""Name in place of the memory of a rule that has fired; it is not asked again."""
 
 
 def start_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:
@@ -83,17 +88,22 @@ def _in_federation(algorithm: Algorithm, census: Census) -> Algorithm:
 
 def _switched(state: State, rows: UpdateRows, until: Rule) -> State:
     """Begin the next phase, with the server's memory, if its rule has fired and no models wait for an aggregation."""
+    fired, memory = (True, {}) if FIRED in state.of("until") else _fires(state, rows, until)
+    waiting = state.between_aggregations or state.of("arrivals").get("buffer") is not None
+    if fired and not waiting:
+        return replace(state, phase=state.phase + 1).keeping("until", {})
+    return state.keeping("until", {FIRED: np.ones(1)} if fired else memory)
+
+
+def _fires(state: State, rows: UpdateRows, until: Rule) -> tuple[bool, Memory]:
+    """Return whether a rule fires after the round, and its new memory."""
     pairs = zip(rows.clients.tolist(), rows.reports(), rows.trained, strict=True)
     reports = {client: report for client, report, trained in pairs if trained}
     found: Any = until(state.round, state.rounds, reports, state.of("until"))
     if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], Mapping):
         fault = f"return whether it fires, and its memory by name, and returns {found!r:.80}"
         raise Returned(f"until = {name_of(until)!r}").fault(fault)
-    ended, memory = found
-    waiting = state.between_aggregations or state.of("arrivals").get("buffer") is not None
-    if ended and not waiting:
-        return replace(state, phase=state.phase + 1).keeping("until", {})
-    return state.keeping("until", memory)
+    return bool(found[0]), found[1]
 
 
 def current_model(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:

@@ -16,6 +16,7 @@ from algorithms import (
     InputError,
     Local,
     LossAgreement,
+    Memory,
     Mix,
     Participation,
     Purpose,
@@ -68,6 +69,23 @@ def test_a_phase_begins_at_a_aggregate(federation: Federation) -> None:
         assert state.report is not None
         found.append((state.report.phase, state.report.aggregated))
     assert found == [(0, False), (0, False), (0, True), (1, True), (1, True)]
+
+
+def test_a_rule_that_has_fired_waits_for_the_next_aggregation(federation: Federation) -> None:
+    class Once:
+        """Fires after the first round alone."""
+
+        def __call__(self, number: int, rounds: int | None, reports: object, memory: Memory) -> tuple[bool, Memory]:
+            return number == 1, memory
+
+    equal = replace(fedavg(HALF, LOCAL), weighting=Equal())
+    algorithm = phases(radfed(HALF, LOCAL, aggregate_every=3), (Once(), equal))
+    fleet = federation(clients(SIZES), perceptron(True), algorithm.sharing)
+    state, found = begin(perceptron(True), fleet, 0), []
+    for _ in range(4):
+        state = next_round(state, algorithm, fleet)
+        found.append(state.phase)
+    assert found == [0, 0, 1, 1] and not state.of("until")
 
 
 def test_three_phases(federation: Federation) -> None:
