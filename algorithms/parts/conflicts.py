@@ -177,7 +177,7 @@ LATER: tuple[Conflict, ...] = (
     Conflict(
         *("option of plain rounds", "round function"),
         "be left out, because such rounds do not carry it out",
-        "remove it, or use a synchronous algorithm",
+        "remove it, or use a method of plain rounds",
     ),
     Conflict(
         *("option with work of its own", 'late = "stale"'),
