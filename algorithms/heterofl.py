@@ -77,7 +77,7 @@ class Sizes(Option):
 
     Args:
         levels: shares of the channels, different and in (0, 1].
-        shares: unnormalised share of the clients of each level, > 0; equal if empty.
+        shares: unnormalised share of the clients of each level, > 0; equal if empty. "device" takes none.
         by: level of a client. "client" draws it once, in exact shares; "round" draws it anew in each round; "device"
             gives each kind of devices a level, faster kinds larger ones; "speed" gives the fastest devices the largest
             level, in these shares.
@@ -133,6 +133,8 @@ class Sizes(Option):
         allowed = f"{len(self.levels)} numbers > 0, one for each level"
         require(fits, "algorithm.shares", self.shares, allowed, "leave it out for equal shares")
         require_one("algorithm.by", self.by, get_args(LevelsBy), 'set algorithm.by = "client"')
+        allowed = 'left out with algorithm.by = "device", whose kinds decide'
+        require(self.by != "device" or not self.shares, "algorithm.shares", self.shares, allowed, "remove it")
 
     @property
     def settings(self) -> Mapping[str, str]:

@@ -260,7 +260,7 @@ def test_levels_of_clients() -> None:
     kinds = np.array([0, 1, 2])
     table = DeviceTable(np.arange(10) % 3, np.array([5.0, 20.0, 1.0]), zeros, zeros, zeros, kinds, ("b", "c", "a"))
     with_devices = replace(census, devices=table)
-    by_kind = replace(fixed, by="device").assigned(with_devices, 0, 1)
+    by_kind = replace(fixed, by="device", shares=()).assigned(with_devices, 0, 1)
     assert by_kind[:3].tolist() == [0, 1, 2] and np.array_equal(by_kind, by_kind[np.arange(10) % 3])
     by_speed = replace(fixed, by="speed").assigned(replace(census, devices=DrawnDevices(spread=1.0)), 0, 1)
     rates = np.array([DrawnDevices(spread=1.0).rate(0, client) for client in range(10)])
@@ -279,6 +279,7 @@ def test_levels_of_clients() -> None:
         (lambda: Sizes((0.5, 0.5)), "algorithm.levels = (0.5, 0.5): must be different shares in (0, 1]"),
         (lambda: Sizes((1.5,)), "algorithm.levels = (1.5,): must be different shares in (0, 1]"),
         (lambda: Sizes((1.0, 0.5), (1.0,)), "algorithm.shares = (1.0,): must be 2 numbers > 0"),
+        (lambda: Sizes((1.0, 0.5), (1.0, 2.0), "device"), "algorithm.shares = (1.0, 2.0): must be left out with"),
         (lambda: heterofl(PARTICIPATION, LOCAL, by="x"), "algorithm.by = 'x': must be"),  # type: ignore[arg-type]
         (
             lambda: Sizes(by="speed").assigned(Census(np.arange(3), np.ones(3, np.int64)), 0, 1),
