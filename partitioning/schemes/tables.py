@@ -136,11 +136,7 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
     from partitioning.sources.opening import open_source
     from partitioning.sources.source import read_columns
 
-    source = open_source(path)
-    names = source.schema.names
-    if repeated := next((name for name in names if names.count(name) > 1), None):
-        raise InputError(f"{path} has several columns named {repeated!r}: give each label one")
-    rows: list[dict[str, Any]] = read_columns(source).to_pylist()
+    rows: list[dict[str, Any]] = read_columns(open_source(path)).to_pylist()
     return rows
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from partitioning.common.bounds import check_columns, check_expansion, check_rows
+from partitioning.common.columns import repeated
 from partitioning.common.errors import InputError
 
 BATCH_BYTES = 16 * 2**20
@@ -84,8 +85,11 @@ class StreamedSource:
 
 
 def read_columns(source: Source, names: Sequence[str] | None = None) -> pa.Table:
-    """Read the named columns of a source into memory; None reads all."""
+    """Read the named columns of a source into memory; None reads all; raise InputError if two have one name."""
     chosen = source.schema.names if names is None else names
+    wanted = set(chosen)
+    if (twice := repeated(name for name in source.schema.names if name in wanted)) is not None:
+        raise InputError(f"{source.name} has several columns named {twice!r}: rename them")
     schema = pa.schema([source.schema.field(name) for name in chosen], metadata=source.schema.metadata)
     return pa.Table.from_batches(source.batches(names), schema=schema)
 

@@ -131,6 +131,14 @@ def test_wrong_input_is_one_line_and_leaves_nothing(call, source, tmp_path, argu
     assert list(tmp_path.iterdir()) == [source]
 
 
+def test_a_test_set_with_a_name_twice_is_refused(call, source, tmp_path):
+    twice = tmp_path / "twice.csv"
+    twice.write_text("label,x,x\n1,2,3\n")
+    options = ("--out", tmp_path / "p", "--scheme=iid", "--clients=2", "--test", twice)
+    refused = (2, "", "partitioning: twice.csv has several columns named 'x': rename them\n")
+    assert call("make", source, *options) == refused
+
+
 def test_wrong_folders_and_commands(call, source, tmp_path):
     call("make", source, "--scheme=iid", "--clients=2", "--out", tmp_path / "p")
     for arguments in (("verify",), ("verfy", tmp_path)):
