@@ -164,7 +164,7 @@ def _write(draft: Path, planned: PlannedPopulation, memory: int, progress: Progr
         site=options.site,
         features=assignment.features,
         counts=_totals(assignment, planned.tests),
-        **_write_samples(draft, planned, _shift(batches, assignment, source, options.label)),
+        **_write_samples(draft, planned, _shift(batches, planned, source)),
         rows=write_rows(draft, assignment.rows),
         tests=tuple(_write_test(draft, name, rows, options.label) for name, rows in planned.tests.items()),
     )
@@ -251,13 +251,15 @@ def _client_table(planned: PlannedPopulation) -> ClientTable:
     )
 
 
-def _shift(
-    batches: Iterator[pa.RecordBatch], assignment: Assignment, source: Source, label: str
-) -> Iterator[pa.RecordBatch]:
+def _shift(batches: Iterator[pa.RecordBatch], planned: PlannedPopulation, source: Source) -> Iterator[pa.RecordBatch]:
+    assignment = planned.assignment
     shift = assignment.parts.shift
     if shift is None:
         return batches
-    change = shift.fit(check_source(source).batches(), label, assignment.labels)
+    # Columns by which rows are divided stay, or the samples would contradict the clients.
+    changed = [name for name in source.schema.names if name not in assignment.dividing]
+    samples = check_source(source, planned.options.missing).batches(changed)
+    change = shift.fit(samples, planned.options.label, assignment.labels)
     return (change(client, batch) for client, batch in enumerate(batches))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from partitioning.common.checks import Floats
+from partitioning.common.columns import has_nulls
 from partitioning.common.errors import InputError
 
 _ROWS = 4096  # rows measured at once
@@ -29,7 +30,7 @@ def flatten(array: pa.Array) -> np.ndarray[Any, Any]:
 
 
 def unflatten(numbers: Floats, like: pa.Array) -> pa.Array:
-    """Return numbers as a column of the type of `like`, the reverse of `flat`.
+    """Return numbers as a column of the type of `like`, the reverse of `flatten`.
 
     Whole numbers are rounded and clipped to the range of their type. Booleans are true from 1/2.
     """
@@ -52,17 +53,28 @@ def deviations(batches: Iterable[pa.RecordBatch], label: str) -> dict[str, float
     """Return the standard deviation of all numbers of each numeric column, in one pass over the samples.
 
     Raises:
-        InputError: no column is numeric.
+        InputError: no column is numeric, or one has a value that is missing, NaN or infinite.
     """
     totals: dict[str, tuple[int, float, float]] = {}  # count, mean, and sum of squares around it
     for batch in _in_blocks(batches):
         for name in numeric_columns(batch.schema, label):
-            numbers = flatten(batch.column(name)).astype(np.float64)
+            numbers = _known(batch.column(name), name)
             if numbers.size:
                 totals[name] = _pooled(totals.get(name, (0, 0.0, 0.0)), numbers)
     if not totals:
         raise InputError("no column is numeric, hence none can have noise: decode images first, or add numbers")
     return {name: math.sqrt(squares / count) for name, (count, _, squares) in totals.items()}
+
+
+def _known(column: pa.Array, name: str) -> Floats:
+    # A single NaN would make the deviation NaN, and with it the whole column.
+    numbers = None if has_nulls(column) else flatten(column).astype(np.float64)
+    if numbers is None or not np.isfinite(numbers).all():
+        raise InputError(
+            f"column {name!r} has values that are missing, NaN or infinite, and cannot have noise: fill them in, or "
+            "drop those rows"
+        )
+    return numbers
 
 
 def _in_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

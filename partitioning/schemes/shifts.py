@@ -147,4 +147,4 @@ def _encode_as(values: pa.Array, column: pa.Array) -> pa.Array:
     import pyarrow.compute as pc
 
     indices = pc.index_in(values, value_set=column.dictionary).cast(column.type.index_type)
-    return pa.DictionaryArray.from_arrays(indices, column.dictionary)
+    return pa.DictionaryArray.from_arrays(indices, column.dictionary, ordered=column.type.ordered)

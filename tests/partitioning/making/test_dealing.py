@@ -224,6 +224,37 @@ def test_noise_on_missing_values_is_refused(tmp_path):
         partitioning.make(tmp_path / "t.parquet", tmp_path / "p", scheme="feature-noise", clients=2)
 
 
+def test_noise_leaves_the_columns_by_which_rows_are_divided(tmp_path):
+    place = np.arange(60)
+    rows = pa.table({"label": place / 7, "x": place / 2, "kind": place % 3, "test": place % 4 == 0})
+    made = partitioning.make(
+        rows, tmp_path / "p", scheme="feature-noise", clients=4, strength=5.0, by="kind", local_test="test"
+    )
+    assert partitioning.verify(made.path) == []
+    for client in range(4):
+        stored, given = made.batch(client), rows.take(made.rows(client))
+        assert stored["kind"].to_pylist() == given["kind"].to_pylist()
+        assert stored["test"].to_pylist() == given["test"].to_pylist()
+        assert (stored["x"].to_pylist() == given["x"].to_pylist()) == (client == 0)
+
+
+def test_noise_passes_over_gaps_in_columns_without_numbers(tmp_path):
+    rows = pa.table({"label": [0, 1] * 20, "x": np.arange(40.0), "note": [None, "a"] * 20})
+    made = partitioning.make(rows, tmp_path / "p", scheme="feature-noise", clients=2, missing=["note"])
+    assert sum(made.batch(client)["note"].null_count for client in range(2)) == 20
+    for value in (None, float("nan"), float("inf")):
+        wrong = rows.set_column(1, "x", pa.array([value, *range(39)], pa.float64()))
+        with pytest.raises(InputError, match="column 'x' has values that are missing, NaN or infinite, and cannot"):
+            partitioning.make(wrong, tmp_path / "q", scheme="feature-noise", clients=2, missing=["note", "x"])
+
+
+def test_concept_keeps_the_order_of_a_dictionary(tmp_path):
+    sizes = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2] * 10, pa.int8()), ["small", "big", "huge"], ordered=True)
+    made = partitioning.make(pa.table({"label": sizes}), tmp_path / "p", scheme="concept", clients=3)
+    assert made.schema.field("label").type == sizes.type
+    assert partitioning.verify(made.path) == []
+
+
 class Changing:
     """A source that has other rows when it is read again."""
 
