@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -46,6 +46,9 @@ from partitioning.store.writing import (
 
 SourceLike: TypeAlias = Source | str | Path | object
 """A source, a path, or data in memory, see `partitioning.sources.memory`."""
+
+TABLE = "table"
+"""Name of data in memory."""
 
 
 def make(
@@ -174,14 +177,30 @@ def _opened(source: SourceLike, dataset: str | None, label: str) -> tuple[Source
     if isinstance(source, str | Path):
         return open_source(source), None
     if isinstance(source, Sequence) and not is_pair(source):
-        if not source:
-            raise InputError("there is no source: give one or more")
-        sources = [_opened(each, None, label)[0] for each in source]
-        return sources[0] if len(sources) == 1 else JoinedSource(tuple(sources)), None
+        return _joined(source, label)
     if hasattr(source, "schema") and hasattr(source, "batches"):
         return cast("Source", source), None
     train, test = tables_of(source, label)
-    return TableSource(train, dataset or "table"), test
+    return TableSource(train, dataset or TABLE), test
+
+
+def _joined(sources: Sequence[SourceLike], label: str) -> tuple[Source, pa.Table | None]:
+    if not sources:
+        raise InputError("there is no source: give one or more")
+    opened = [_opened(each, None, label) for each in sources]
+    if len(opened) == 1:
+        return opened[0]
+    if any(test is not None for _, test in opened):
+        raise InputError(
+            "several sources are given, and one has a test set of its own: leave it out, and give test as a mapping "
+            "from domains to their test sets"
+        )
+    parts = [part for part, _ in opened]
+    # Data in memory have no name. Several of them are numbered, because each is a domain.
+    unnamed = [place for place, part in enumerate(parts) if isinstance(part, TableSource) and part.name == TABLE]
+    for place in unnamed if len(unnamed) > 1 else ():
+        parts[place] = replace(cast("TableSource", parts[place]), name=f"{TABLE} {place + 1}")
+    return JoinedSource(tuple(parts)), None
 
 
 def _test_of(test: Any, own: pa.Table | None, label: str) -> pa.Table | Tests | None:

@@ -190,5 +190,11 @@ def test_make_takes_data_in_memory_and_their_test_set(tmp_path: Path) -> None:
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
     domains = partitioning.make([pair], tmp_path / "c", **given)
     assert domains.manifest.counts.samples == 6
+    halves = partitioning.make([pair, tested], tmp_path / "e", scheme="domains", label="insect")
+    assert halves.domains is not None and halves.domains.to_pylist() == ["table 1", "table 2"]
+    alone = partitioning.make([{"train": pair, "test": tested}], tmp_path / "f", **given)
+    assert alone.manifest == made.manifest
+    with pytest.raises(InputError, match="several sources are given, and one has a test set of its own"):
+        partitioning.make([{"train": pair, "test": tested}, pair], tmp_path / "d", scheme="domains", label="insect")
     with pytest.raises(InputError, match="test is given, and the source has a test set of its own"):
         partitioning.make({"train": pair, "test": tested}, tmp_path / "d", test=tested, **given)
