@@ -40,7 +40,7 @@ def arrange_samples(
 
     Args:
         source: samples in the source's order.
-        rows: row numbers in the source, client after client; rows may be left out.
+        rows: one or more row numbers in the source, client after client; rows may be left out.
         sizes: rows per client [K].
         scratch: temporary folder that the call creates; on failure it stays for the caller to remove.
         memory: limit of the samples held at once, in bytes; a larger client is held whole.
@@ -48,10 +48,8 @@ def arrange_samples(
         progress: callback with the clients yielded so far and K.
 
     Raises:
-        InputError: a value is missing, the source is damaged, or `rows` is empty.
+        InputError: a value is missing, or the source is damaged.
     """
-    if not rows.size:
-        raise InputError(f"no client has a sample of {source.name}: choose other parameters of the scheme")
     if isinstance(source, TableSource):
         check_values(source.table, name=source.name, missing=missing)
         batches = gather_batches(source.table, rows, sizes)

@@ -76,7 +76,7 @@ def deal(source: Source, options: PartitionOptions, test_labels: Sequence[pa.Chu
         test_labels: labels of the test sets, which are classes as well.
 
     Raises:
-        InputError: the parameters do not fit the source, or a value is missing.
+        InputError: the parameters do not fit the source, a value is missing, or no client has a sample.
     """
     resolved = options.resolve(source)
     dividing = options.dividing_columns(resolved)
@@ -95,6 +95,8 @@ def deal(source: Source, options: PartitionOptions, test_labels: Sequence[pa.Chu
     if options.site is not None:
         parts = assign_sites(parts, _values(source, table, options.site), options.site)
     rows = _shuffle(parts, generator(options.seed, Purpose.ORDER).permutation(codes.size))
+    if not rows.size:
+        raise InputError(f"no client has a sample of {source.name}: choose other parameters of the scheme")
     rows, n_test = _own_tests(table, options.local_test, rows, np.array([part.size for part in parts]))
     stored = codes[rows]
     if parts.shift is not None:
@@ -109,7 +111,7 @@ def _own_tests(table: pa.Table, local_test: float | str, rows: Integers, sizes: 
     if not isinstance(local_test, str):
         return rows, floor_share(local_test, sizes)
     is_test = is_test_row(table.column(local_test), local_test)
-    if rows.size and is_test[rows].all():
+    if is_test[rows].all():
         raise InputError(
             f"local_test names the column {local_test!r}, which makes all {rows.size} rows test rows: must leave some "
             "for training; correct the column, or give a share such as 0.2"

@@ -116,6 +116,9 @@ class PartitionOptions:
             given.setdefault("domain", None)  # each source is a domain
         resolved = resolve(self.scheme, given)
         check_clients(self.scheme, self.clients)
+        for name, column in self.column_parameters(resolved).items():
+            if not (isinstance(column, str) or (column is None and isinstance(source, JoinedSource))):
+                raise InputError(f"{name} is {column!r:.80}: give a column's name as text")
         self._check_classes(source)
         known = source.schema.names
         for name in (*self.dividing_columns(resolved), *self.features):

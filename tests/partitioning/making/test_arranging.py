@@ -148,12 +148,6 @@ def test_a_source_that_shrinks_between_the_passes_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_rows_must_be_asked_for(tmp_path):
-    nothing = np.zeros(0, np.int64)
-    with pytest.raises(InputError, match="no client has a sample of table"):
-        next(arrange_samples(TableSource(rich_table()), nothing, np.zeros(3, np.int64), scratch=tmp_path / "s"))
-
-
 def held_at_once(monkeypatch, source, rows, sizes, scratch, memory):
     held, files = [], []
     gathered, distribute = arranging.gather_batches, arranging._distribute
