@@ -101,7 +101,8 @@ def deal(source: Source, options: PartitionOptions, test_labels: Sequence[pa.Chu
     stored = codes[rows]
     if parts.shift is not None:
         stored = parts.shift.relabel(np.repeat(np.arange(len(parts)), [part.size for part in parts]), stored)
-    stored = np.array([classes.index(label) for label in own])[stored]
+    places = {label: place for place, label in enumerate(classes)}
+    stored = np.array([places[label] for label in own])[stored]
     counted = [each[rows] for each in counted]
     return Assignment(rows, n_test, parts, resolved, dividing, own, codes, classes, stored, features, counted)
 
