@@ -1,5 +1,6 @@
 """Writing the files of a population, into a folder that appears whole or not at all."""
 
+import errno
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +27,8 @@ FILES = (MANIFEST, CLIENTS, ROWS, MOMENTS, "shard-*.arrow", "test.arrow", "test-
 """Patterns of a population's files."""
 
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{8}\.draft")
+
+_UNUSABLE = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EACCES, errno.EPERM)  # of a place for a folder
 
 TEST_ROWS = 1024
 """Rows per slice of a test set; the last slice may have fewer."""
@@ -60,9 +63,9 @@ def write_folder(folder: Path) -> Iterator[Path]:
     except BaseException as error:
         rmtree(draft, ignore_errors=True)
         for parent in new_parents:
-            if parent.exists():
+            with suppress(OSError):  # there is none, or another process put something into it
                 parent.rmdir()
-        if isinstance(error, FileExistsError | NotADirectoryError | PermissionError):
+        if isinstance(error, OSError) and error.errno in _UNUSABLE:
             raise InputError(f"{folder} cannot be made ({error.strerror}): give another folder") from error
         raise
 

@@ -203,6 +203,20 @@ def test_nothing_is_left_behind_when_writing_fails(tmp_path, table):
         partitioning.make(table, tmp_path / "file" / "p", **OPTIONS)
 
 
+def test_folders_of_another_process_stay_and_hide_no_error(tmp_path, table):
+    def stop(done: int, total: int) -> None:
+        (tmp_path / "new" / "other").mkdir(exist_ok=True)
+        raise InputError("stopped")
+
+    def finish(done: int, total: int) -> None:
+        (tmp_path / "new" / "p" / "x").mkdir(parents=True, exist_ok=True)
+
+    for progress, message in ((stop, "^stopped$"), (finish, "new/p cannot be made .*not empty.: give another folder")):
+        with pytest.raises(InputError, match=message):
+            partitioning.make(table, tmp_path / "new" / "p", progress=progress, **OPTIONS)
+    assert sorted(path.name for path in (tmp_path / "new").rglob("*")) == ["other", "p", "x"]
+
+
 def nulls_inside():
     numbers = pa.FixedSizeListArray.from_arrays(pa.array([1.0, None, 3.0, 4.0]), 2)
     return pa.table({"x": numbers, "label": [0, 1]})
