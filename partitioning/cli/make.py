@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # It imports numpy.
 
 _SIMPLE = (bool, int, float, str)
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+_AMOUNT = re.compile(r"(\d{1,18}(?:\.\d+)?)\s*([A-Za-z]+)")
 
 
 class _MakeCommand(click.Command):
