@@ -8,6 +8,7 @@ from shutil import copyfile
 import pyarrow as pa
 
 from partitioning.common.columns import describe
+from partitioning.common.errors import InputError, listing
 from partitioning.store.manifest import MANIFEST
 from partitioning.store.population import Population
 from partitioning.store.writing import Progress, check_out, write_clients, write_folder, write_test
@@ -31,7 +32,9 @@ def rewrite(
     """
     folder = check_out(out)
     first = convert(population.batch(0).slice(0, 0), "client 0")
-    manifest = population.manifest
+    manifest, names = population.manifest, first.schema.names
+    if lacking := {manifest.label, manifest.class_column} - set(names):
+        raise InputError(f"convert drops {listing(sorted(lacking))}: must keep the columns of labels and classes")
     with write_folder(folder) as draft:
         batches = _clients(population, convert, progress)
         shards, clients = write_clients(draft, first.schema, batches, population.table)
@@ -41,6 +44,7 @@ def rewrite(
         manifest = replace(
             manifest,
             columns=describe(first.schema),
+            dividing=[name for name in manifest.dividing if name in names],
             clients=clients,
             shards=shards,
             tests=tuple(

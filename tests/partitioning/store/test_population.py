@@ -207,6 +207,18 @@ def test_a_rewritten_population_has_all_that_the_first_had(folded, tmp_path):
         assert partitioning.verify(again.path) == []
 
 
+def test_only_labels_and_classes_must_stay_in_a_rewritten_population(tmp_path):
+    rows = pa.table({"label": np.arange(40) / 3, "kind": [0, 1] * 20, "test": [True, False, False, False] * 10})
+    made = partitioning.make(rows, tmp_path / "p", scheme="iid", clients=3, by="kind", local_test="test")
+    again = rewrite(made, tmp_path / "q", lambda batch, owner: batch.drop_columns(["test"]))
+    assert (made.manifest.dividing, again.manifest.dividing) == (["kind", "test"], ["kind"])
+    assert partitioning.verify(again.path) == []
+    for name in ("kind", "label"):
+        with pytest.raises(InputError, match=f"convert drops '{name}': must keep the columns of labels and classes"):
+            rewrite(made, tmp_path / "r", lambda batch, owner, name=name: batch.drop_columns([name]))
+    assert not (tmp_path / "r").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "change", "finding"),
     [
