@@ -1,6 +1,7 @@
 """Every kind of source: what it reads, and how it refuses what it cannot."""
 
 import io
+import tracemalloc
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -220,6 +221,45 @@ def test_an_archive_of_other_files_or_of_wrong_lengths_is_refused(tmp_path):
         with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
             archive.writestr(name, content)
         with pytest.raises(InputError, match=r"is no array|ends too early|longer than it says"):
+            read(tmp_path / "x.npz")
+
+
+DESCR = "{'descr': %s, 'fortran_order': False, 'shape': %s}"
+HEADERS = ["{'descr': (((", "{[]: 1}", "{1: 2}", "(" * 9000, DESCR % ("()", "(3,)"), DESCR % ("[[]]", "(3,)")]
+HEADERS += [DESCR % ("'<U0'", f"(0, {10**10})"), DESCR % ("'<f4'", "('3',)")]
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_an_array_whose_header_makes_no_sense_is_refused(tmp_path, header):
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("label.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
+    with pytest.raises(InputError, match=r"x\.npz cannot be read as NumPy's .npz") as caught:
+        read(tmp_path / "x.npz")
+    assert "\n" not in str(caught.value)
+
+
+def test_no_memory_is_taken_for_a_header_that_is_too_long(tmp_path):
+    long = 2**26
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("label.npy", b"\x93NUMPY\x02\x00" + long.to_bytes(4, "little") + b" " * long)
+    tracemalloc.start()
+    with pytest.raises(InputError, match="cannot be read as NumPy's"):
+        read(tmp_path / "x.npz")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**22
+
+
+def test_a_damaged_archive_of_another_packing_is_refused(tmp_path):
+    values = io.BytesIO()
+    np.save(values, np.random.default_rng(0).normal(size=1000))
+    for packing in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2):
+        with zipfile.ZipFile(tmp_path / "x.npz", "w", packing) as archive:
+            archive.writestr("label.npy", values.getvalue())
+        content = bytearray((tmp_path / "x.npz").read_bytes())
+        content[60:2000] = bytes(1940)
+        (tmp_path / "x.npz").write_bytes(content)
+        with pytest.raises(InputError, match="cannot be read as NumPy's"):
             read(tmp_path / "x.npz")
 
 
