@@ -77,17 +77,20 @@ def check_text(rows: pa.Table | pa.RecordBatch, *, name: str, first: int = 0, is
     """Raise InputError if a text is not UTF-8; Arrow itself checks it only in some files.
 
     Args:
-        rows: columns of any types; dictionaries of texts count.
+        rows: columns of any types; dictionaries of texts count, and texts inside structs and lists.
         name: name of the source, for the message.
         first: number of the first row.
         is_text: whether columns of bytes hold texts, too, as those of delimited text.
     """
     for field, column in zip(rows.schema, rows.columns, strict=True):
         kind, start = _value_type(field.type), first
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        if pa.types.is_nested(kind):
+            _check_nested(chunks, f"{name}: column {field.name!r}")
         texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         if not (texts or (is_text and pa.types.is_binary(kind))):
             continue
-        for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        for chunk in chunks:
             values = chunk.dictionary if isinstance(chunk, pa.DictionaryArray) else chunk
             raw = values.cast(pa.large_binary())
             try:
@@ -102,6 +105,16 @@ def check_text(rows: pa.Table | pa.RecordBatch, *, name: str, first: int = 0, is
                     "UTF-8; read the table in its own encoding, often Latin-1, and save it in UTF-8"
                 ) from None
             start += len(chunk)
+
+
+def _check_nested(chunks: Iterable[pa.Array], where: str) -> None:
+    try:
+        for chunk in chunks:
+            chunk.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"{where} has a value that is damaged, or no text in UTF-8 ({error}): write it again"
+        ) from error
 
 
 def _undecodable(place: int, value: bytes | None) -> tuple[int, UnicodeDecodeError] | None:

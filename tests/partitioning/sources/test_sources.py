@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import partitioning
 from partitioning import InputError
 from partitioning.common.bounds import free_memory
 from partitioning.sources import source as shared
@@ -171,6 +172,17 @@ def test_arrow_values_are_validated(tmp_path):
     write_file(pa.table({"text": broken, "label": [1, 2]}), tmp_path / "x.arrow")
     with pytest.raises(InputError, match="cannot be read as Arrow"):
         read(tmp_path / "x.arrow")
+
+
+def test_texts_inside_structs_are_utf8(tmp_path):
+    paths = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.array([0, 1, 2], pa.int32()).buffers()[1], pa.py_buffer(b"a\xff")]
+    )
+    images = pa.StructArray.from_arrays([pa.array([b"x", b"y"]), paths], ["bytes", "path"])
+    pq.write_table(pa.table({"image": images, "label": [0, 1]}), tmp_path / "x.parquet")
+    with pytest.raises(InputError, match=r"x.parquet: column 'image' has a value that is damaged, or no text in UTF-8"):
+        partitioning.make(tmp_path / "x.parquet", tmp_path / "p", scheme="iid", clients=2)
+    assert not (tmp_path / "p").exists()
 
 
 @pytest.mark.parametrize(
