@@ -212,6 +212,24 @@ def test_a_client_table_in_another_form_is_refused(folder):
     store(replaced("n", [None] * 5), "missing values in column 'n'")
 
 
+@pytest.mark.parametrize("column", ["word", "label"])
+def test_texts_beyond_the_file_are_refused_though_the_checksums_are_right(tmp_path, column):
+    made = partitioning.make(
+        pa.table({"word": ["a"] * 20, "label": ["a", "b"] * 10}), tmp_path / "p", scheme="iid", clients=2
+    )
+
+    def harm(batch, owner):
+        if not batch.num_rows:
+            return batch
+        ends = pa.array([0, *[2**30] * (batch.num_rows - 1), 1], pa.int32()).buffers()[1]
+        texts = pa.Array.from_buffers(pa.string(), batch.num_rows, [None, ends, pa.py_buffer(b"a")])
+        return batch.set_column(batch.schema.get_field_index(column), column, texts)
+
+    with pytest.raises(InputError, match=r"shard-00000\.arrow cannot be read .*: make the population again"):
+        partitioning.rewrite(made, tmp_path / "q", harm).batch(0)
+    assert all("cannot be read" in line for line in partitioning.verify(tmp_path / "q"))
+
+
 def test_ids_outside_the_population_are_index_errors(folder):
     population = Population.open(folder)
     for client in (-1, 5):
