@@ -160,10 +160,18 @@ def _known(scheme: str) -> Scheme:
 def _plain(value: Any, parameter: Parameter) -> Any:
     if parameter.is_column:
         return value
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
+    value = _unpacked(value)
     whole = isinstance(value, int) and not isinstance(value, bool)
     return float(value) if whole and isinstance(parameter.default, float) else value
+
+
+def _unpacked(value: Any) -> Any:
+    # Arrays and their numbers, also inside lists and tables, as Python's own, which a manifest can hold.
+    if hasattr(value, "__array__"):
+        return np.asarray(value).tolist()
+    if isinstance(value, Mapping):
+        return {name: _unpacked(each) for name, each in value.items()}
+    return [_unpacked(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _texts(function: Scheme) -> dict[str, str]:

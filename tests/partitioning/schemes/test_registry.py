@@ -1,6 +1,9 @@
 """Properties that every scheme has, and what the registry refuses."""
 
+import json
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -130,6 +133,15 @@ def test_parameters_are_resolved_alike_from_any_number():
     forms = [{"label_alpha": 1}, {"label_alpha": 1.0}, {"label_alpha": np.float32(1)}, {}]
     assert len({str(resolve("dirichlet-qp", form)) for form in forms}) == 1
     assert resolve("dirichlet-qp", {"label_alpha": np.ones(3)})["label_alpha"] == [1.0, 1.0, 1.0]
+
+
+def test_numbers_of_numpy_inside_a_parameter_are_plain_ones_in_the_manifest(tmp_path):
+    rows = pa.table({"label": [0, 1] * 10})
+    plain = partitioning.make(rows, tmp_path / "a", scheme="counts", table=[[1, 2], [3, 4]])
+    given = [np.array([1, 2]), (np.int64(3), np.uint8(4))]
+    assert partitioning.make(rows, tmp_path / "b", scheme="counts", table=given).digest == plain.digest
+    priors = resolve("dirichlet-qp", {"feature_alpha": {"a": np.float64(0.5), "b": np.array([1.0])}})
+    assert json.dumps(priors["feature_alpha"]) == '{"a": 0.5, "b": [1.0]}'
 
 
 @pytest.mark.parametrize(
