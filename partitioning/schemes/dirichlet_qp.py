@@ -9,6 +9,7 @@ import numpy.typing as npt
 from partitioning.common.checks import Floats, Integers, encode, positive, read_seed, whole
 from partitioning.common.errors import InputError, listing
 from partitioning.common.streams import Purpose, generator
+from partitioning.common.text import described
 from partitioning.common.threads import one_thread
 from partitioning.measures.statistics import fit, fit_sizes
 from partitioning.qp.problem import Problem
@@ -124,13 +125,17 @@ def _code(features: Mapping[str, Any], buckets: int, samples: int) -> dict[str, 
 
     from partitioning.measures.features import describe_features
 
-    columns = {
-        name: values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([pa.array(np.asarray(values))])
-        for name, values in features.items()
-    }
-    for name, column in columns.items():
+    columns: dict[str, pa.ChunkedArray] = {}
+    for name, values in features.items():
+        try:
+            column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([np.asarray(values)])
+        except (pa.ArrowException, TypeError, ValueError):
+            raise InputError(f"feature {name!r} is {described(values)}: give one number or text per sample") from None
         if len(column) != samples:
             raise InputError(f"feature {name!r} has {len(column)} values for {samples} samples: give one per sample")
+        if column.null_count:
+            raise InputError(f"feature {name!r} has missing values: fill them in, or drop those samples")
+        columns[name] = column
     _, codes = describe_features(columns, list(columns), buckets)
     return dict(zip(columns, codes, strict=True))
 

@@ -103,6 +103,9 @@ def test_the_report_says_how_the_programme_ended():
     ("options", "message"),
     [
         ({"features": {"a": [1, 2]}, "feature_alpha": 1.0}, "feature 'a' has 2 values for 3000 samples"),
+        ({"features": {"a": [None] + ["b"] * 2999}, "feature_alpha": 1.0}, "feature 'a' has missing values: fill them"),
+        ({"features": {"a": np.ones((3000, 2))}, "feature_alpha": 1.0}, "feature 'a' is numpy.ndarray of shape"),
+        ({"features": {"a": [[1], [1, 2]]}, "feature_alpha": 1.0}, "feature 'a' is list: give one number or text"),
         ({"features": {"a": LABELS}, "feature_alpha": {"b": 1.0}}, "feature_alpha is for 'b' and the features are 'a'"),
         ({"features": {"a": LABELS}, "feature_alpha": -1.0}, "feature_alpha.a is -1.0"),
         ({"label_alpha": [1.0, 2.0]}, "label_alpha has the shape"),
