@@ -31,6 +31,7 @@ def shards(labels: npt.ArrayLike, *, clients: int, shards_per_client: int = 2, s
     """
     codes, _ = encode(labels)
     clients, each = whole("clients", clients, least=1), whole("shards_per_client", shards_per_client, least=1)
+    _check_number(clients * each, codes.size)  # before memory is taken for the clients
     return _hand_out(codes, np.full(clients, each), read_seed(seed))
 
 
@@ -97,12 +98,10 @@ def _draw_numbers(clients: int, total: int, least: int, most: int, random: np.ra
 
 def _hand_out(codes: Integers, numbers: Integers, seed: int) -> Parts:
     # numbers: shards of each client [K].
-    shards = int(numbers.sum())
-    _check_number(shards, codes.size)
     random = generator(seed, Purpose.SHARDS)
     shuffled = random.permutation(codes.size)
     by_label = shuffled[np.argsort(codes[shuffled], kind="stable")]
-    sizes = even(codes.size, shards)
+    sizes = even(codes.size, int(numbers.sum()))
     owners = np.empty(codes.size, np.int64)
     owners[by_label] = np.repeat(random.permutation(np.repeat(np.arange(numbers.size), numbers)), sizes)
     return Parts(group(owners, numbers.size))
