@@ -10,7 +10,7 @@ from partitioning.common.bounds import check_bound
 from partitioning.common.paths import regular
 
 _MAGIC = 8  # bytes before the first message of a file; a stream begins with it
-_LENGTH, _HEADER, _DATA = 0, 2, 1  # fields of Arrow's flatbuffers: a batch's rows, a message's header, a dictionary's
+_HEADER, _DATA = 2, 1  # fields of Arrow's flatbuffers: a message's header, and a dictionary's batch
 _BUFFERS, _COMPRESSION = 2, 3
 
 

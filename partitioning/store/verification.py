@@ -1,6 +1,6 @@
 """`verify`: check every byte of a population."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +58,7 @@ def _find_faults(population: Population) -> Iterator[str]:
     yield from _check_clients(population, broken)
     for test in population.manifest.tests:
         if test.file.name not in broken:
-            yield from _check_test(population, test.name, range(len(test.slices)))
+            yield from _check_test(population, test.name)
 
 
 def _check_folder(population: Population) -> Iterator[str]:
@@ -188,10 +188,10 @@ def _miscounted(columns: Mapping[int, pa.Array], feature: Feature, expected: Int
     return wrong
 
 
-def _check_test(population: Population, name: str | None, slices: Sequence[int]) -> Iterator[str]:
+def _check_test(population: Population, name: str | None) -> Iterator[str]:
     manifest = population.manifest
     title = "" if name is None else f" of {name!r}"
-    for number in slices:
+    for number in range(len(population.slices_of(name))):
         try:
             batch = population.test_batch(number, name)
         except InputError as error:
