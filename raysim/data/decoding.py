@@ -130,7 +130,11 @@ def rewritten(
 
     Raises:
         InputError: a batch cannot be converted, or the folder is damaged.
+        ElsewhereError: the population was opened without the samples of some sites.
     """
+    if not population.are_here.all():
+        # This machine's cache may have the copy, but those of the sites lack it.
+        population.batch(int(np.argmin(population.are_here)))  # raises the error
     folder = (cache or default_cache() / DECODED) / f"{population.digest}-{change}"
     if not (folder / MANIFEST).is_file():
         try:

@@ -10,8 +10,9 @@ from PIL import Image
 
 import partitioning
 from partitioning import InputError, Population
+from partitioning.common.errors import ElsewhereError
 from partitioning.sources.arrays import nested
-from raysim.data.decoding import decode_population
+from raysim.data.decoding import decode_population, drop_columns
 from raysim.data.images import ImageFormat
 from raysim.data.sources import load
 from raysim.data.tensors import decoder_of
@@ -220,6 +221,16 @@ def test_arrays_are_resized_and_converted_as_images_are(channels: int, picture: 
     floats = picture.of_arrays(values.astype(np.float32) / 255)
     assert np.abs(floats * 255 - picture.of_arrays(values)).max() <= 1  # which are rounded, twice for a colour's luma
     assert floats.dtype == np.float32
+
+
+def test_a_copy_in_the_cache_is_not_for_samples_of_other_sites(tmp_path: Path) -> None:
+    rows = pa.table({"a": [1.0, 2.0] * 4, "b": [0.5] * 8, "site": ["x", "y"] * 4, "label": [0, 1, 1, 0] * 2})
+    whole = partitioning.make(rows, tmp_path / "p", scheme="natural", column="site", site="site")
+    assert drop_columns(whole, ["b"], tmp_path / "cache").is_dir()
+    for sites in ((), ("x",)):
+        here = Population.open(whole.path, sites=sites)
+        with pytest.raises(ElsewhereError, match=f"without the site of client {len(sites)}: its samples must be read"):
+            drop_columns(here, ["b"], tmp_path / "cache")
 
 
 def test_arrays_that_are_so_already_stay(tmp_path: Path) -> None:
