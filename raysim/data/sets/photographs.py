@@ -2,7 +2,7 @@
 
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -114,14 +114,19 @@ def read_domainnet(root: Path) -> Tables:
     source = "ai.bu.edu/M3SDA, the cleaned version with its lists, research use"
     lists = [f"{domain}_{part}.txt" for domain in DOMAINNET_DOMAINS for part in ("train", "test")]
     folder = home(root, "domainnet", lists, source)
-    parts = {
-        part: _listed(folder, [f"{domain}_{part}.txt" for domain in DOMAINNET_DOMAINS]) for part in ("train", "test")
-    }
-    sizes = Counter(path.parent.name for paths in parts.values() for path in paths)
+    parts = [
+        [line for domain in DOMAINNET_DOMAINS for line in _listed(folder / f"{domain}_{part}.txt")]
+        for part in ("train", "test")
+    ]
+    sizes = Counter(path.parent.name for lines in parts for path, _ in lines)
     largest = {name for name, _ in sorted(sizes.items(), key=lambda size: (-size[1], size[0]))[:DOMAINNET_CLASSES]}
     train, test = (
-        [(named_in(folder, str(path), folder), (path.parent.name, path.parent.parent.name)) for path in paths]
-        for paths in ([path for path in paths if path.parent.name in largest] for paths in parts.values())
+        [
+            (named_in(folder, str(path), listing), (path.parent.name, path.parent.parent.name))
+            for path, listing in lines
+            if path.parent.name in largest
+        ]
+        for lines in parts
     )
     return _table(folder, train, BY_LABEL_AND_DOMAIN), _table(folder, test, BY_LABEL_AND_DOMAIN)
 
@@ -176,8 +181,8 @@ def _cities(folder: Path, part: str) -> pa.Table:
     cities = sorted(path for path in (folder / "leftImg8bit" / part).iterdir() if path.is_dir())
     images = [image for city in cities for image in images_in(city)]
     places = [f"{image.parent.name}/{image.name.replace('_leftImg8bit', '_gtFine_labelIds')}" for image in images]
+    masks = [named_in(folder / "gtFine" / part, *pair) for pair in zip(places, images, strict=True)]
     table = _table(folder, [(image, (image.parent.name,)) for image in images], {"city": pa.string()})
-    masks = [named_in(folder / "gtFine" / part, place, folder / "leftImg8bit") for place in places]
     return beside_masks(table, "mask", folder, masks, _as_training_classes, class_metadata(len(TRAIN_IDS)))
 
 
@@ -191,9 +196,10 @@ def _as_training_classes(path: Path) -> bytes:
     return sink.getvalue()
 
 
-def _listed(folder: Path, lists: Iterable[str]) -> list[Path]:
-    lines = [line for name in lists for line in text_of(folder / name).splitlines()]
-    return [Path(line.rpartition(" ")[0]) for line in lines if line.strip()]
+def _listed(listing: Path) -> list[tuple[Path, Path]]:
+    """Return the path that each line of a list names, and the list."""
+    lines = text_of(listing).splitlines()
+    return [(Path(line.rpartition(" ")[0]), listing) for line in lines if line.strip()]
 
 
 def _table(folder: Path, rows: Sequence[ImageRow], kinds: dict[str, pa.DataType] = BY_LABEL) -> pa.Table:

@@ -211,6 +211,14 @@ BROKEN: dict[str, tuple[str, Write, str]] = {
         "a_gtFine_labelIds.png cannot be decoded .image file is trunc",
     ),
     "a street whose mask has colours": ("cityscapes", _cityscapes(_png()), "a_gtFine_labelIds.png has 3 channels"),
+    "a street without a mask": (
+        "cityscapes",
+        _files(
+            {f"leftImg8bit/{part}/ulm/a_leftImg8bit.png": _png() for part in ("train", "val")}
+            | {f"gtFine/{part}/ulm/b_gtFine_labelIds.png": _png() for part in ("train", "val")}
+        ),
+        "gtFine/train/ulm/a_gtFine_labelIds.png is missing, and a_leftImg8bit.png names it",
+    ),
     "streets without masks": (
         "cityscapes",
         _files({f"leftImg8bit/{part}/ulm/a_leftImg8bit.png": _png() for part in ("train", "val")}),

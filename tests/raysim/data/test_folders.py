@@ -138,6 +138,9 @@ def test_layout_of_domainnet(tmp_path: Path) -> None:
     assert sorted(set(source.train["label"].to_pylist())) == largest
     assert (source.train.num_rows, source.test.num_rows) == (6 * 10 * 2, 6 * 10)
     assert sorted(set(source.test["domain"].to_pylist()))[:2] == ["clipart", "infograph"]
+    (folder / "clipart/c03/train_0.jpg").unlink()
+    with pytest.raises(InputError, match=r"c03/train_0.jpg is missing, and clipart_train.txt names it: unpack"):
+        load("domainnet", root=str(tmp_path))
 
 
 def test_layout_of_ham10000(tmp_path: Path) -> None:
