@@ -360,6 +360,8 @@ def missing_rows(values: pa.ChunkedArray | pa.Array) -> int:
 def known_values(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     """Return a column of categories without dictionary, with null for each missing value."""
     kind = _value_type(values.type)
+    if pa.types.is_float16(kind):  # Arrow cannot add numbers of half precision
+        values, kind = values.cast(pa.float32()), pa.float32()
     if pa.types.is_floating(kind):
         # Arrow looks values up by their bits: -0.0 becomes 0.0, which is the same category.
         return pc.add(pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values), pa.scalar(0.0, kind))

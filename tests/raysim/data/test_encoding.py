@@ -287,6 +287,14 @@ def test_missing_values_are_refused_unless_the_column_is_named(tmp_path: Path) -
         partitioning.make(table(), tmp_path / "p", scheme="iid", clients=2, missing=["dose"], standardise=True)
 
 
+def test_categories_may_have_half_precision(tmp_path: Path) -> None:
+    rows = pa.table({"code": np.array([1.5, 2.0, 1.5, -0.0], np.float16), "label": [0, 1, 0, 1]})
+    population = partitioning.make(rows, tmp_path / "p", scheme="iid", clients=1)
+    encoding = fit_encoding(population, ColumnRules(categories=("code",), encode="index"))
+    assert encoding.columns["code"].categories == (0.0, 1.5, 2.0)
+    assert sorted(encoding(population.batch(0), "client 0").column("code").to_pylist()) == [0, 1, 1, 2]
+
+
 def test_both_zeros_are_one_category(tmp_path: Path) -> None:
     zeros = np.where(np.arange(20) % 2 == 0, 0.0, -0.0)
     rows = pa.table({"code": [*zeros, *[2.0] * 15], "label": [0, 1] * 17 + [0]})
