@@ -191,7 +191,8 @@ def _fit_category(population: Population, name: str, rules: ColumnRules) -> Fitt
             own[client] = _most_frequent(found)
     if not counts:
         raise _without_values(name)
-    fill = _most_frequent(counts) if rule == "most_frequent" else _category(rule, next(iter(counts)), name)
+    _check_finite(name, np.array([each for each in counts if isinstance(each, float)]))
+    fill = _most_frequent(counts) if rule == "most_frequent" else _category(rule, next(iter(counts)), name, known.type)
     every = {*counts} if fill is None else {*counts, fill}
     return FittedColumn(name, "category", tuple(sorted(every)), fill, own)
 
@@ -223,6 +224,7 @@ def _fit_numbers(population: Population, name: str, rules: ColumnRules) -> Fitte
     whole = np.concatenate(parts)
     if not whole.size:
         raise _without_values(name)
+    _check_finite(name, whole)
     return FittedColumn(name, kind, fill=_statistic(rule, whole), own=own)
 
 
@@ -259,6 +261,14 @@ def _codes(values: pa.Array, categories: tuple[Category, ...]) -> np.ndarray:
 
 def _title(category: Category) -> str:
     return f"{category:g}" if isinstance(category, float) else str(category)
+
+
+def _check_finite(name: str, values: np.ndarray) -> None:
+    if not np.isfinite(values).all():
+        raise InputError(
+            f"column {name!r} has infinite values in the training rows of the training clients: must be finite; "
+            f"correct them, or leave it out by data.without = [{name!r}]"
+        )
 
 
 def _without_values(name: str) -> InputError:

@@ -280,6 +280,14 @@ def test_columns_that_cannot_be_fitted_are_refused(tmp_path: Path) -> None:
     assert isinstance(fit_encoding(made, ColumnRules(categories=("k",), encode="index", impute=0.0)), Encoding)
 
 
+@pytest.mark.parametrize("rules", [ColumnRules(impute="mean"), ColumnRules(categories=("x",))])
+def test_infinite_values_cannot_be_fitted(tmp_path: Path, rules: ColumnRules) -> None:
+    given = pa.table({"x": [1.0, float("inf")], "label": [0, 1]})
+    made = partitioning.make(given, tmp_path / "p", scheme="iid", clients=1)
+    with pytest.raises(InputError, match=r"column 'x' has infinite values in the training rows .*without = \['x'\]"):
+        fit_encoding(made, rules)
+
+
 def test_missing_values_are_refused_unless_the_column_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="missing values in column 'kind'"):
         partitioning.make(table(), tmp_path / "p", scheme="iid", clients=2, missing=["dose", "age", "day"])
