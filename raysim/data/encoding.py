@@ -184,7 +184,8 @@ def _fit_category(population: Population, name: str, rules: ColumnRules) -> Fitt
     rule = rules.rule_of(name)
     for client, values in _train_values(population, name, rules):
         found: Counter[Category] = Counter()
-        for each in pc.value_counts(known_values(values).drop_null()).to_pylist():
+        known = known_values(values).drop_null()
+        for each in pc.value_counts(known).to_pylist():
             found[each["values"]] = each["counts"]
         counts.update(found)
         if rules.per_client and rule == "most_frequent" and found:
@@ -197,15 +198,25 @@ def _fit_category(population: Population, name: str, rules: ColumnRules) -> Fitt
     return FittedColumn(name, "category", tuple(sorted(every)), fill, own)
 
 
-def _category(rule: Rule | None, like: Category, name: str) -> Category | None:
+def _category(rule: Rule | None, like: Category, name: str, kind: pa.DataType) -> Category | None:
     """Return the category that a rule names, of the type of the others; raise InputError if it has another type."""
     if rule is None or (isinstance(rule, str) and isinstance(like, str)):
         return rule
-    if isinstance(rule, str) or isinstance(like, str) or type(like)(rule) != rule:
+    if isinstance(rule, str) or isinstance(like, str) or not _fits(rule, like, kind):
         raise InputError(
-            f"data.columns.impute.{name} = {rule!r}: must be a category like {like!r}, of the same type; correct it"
+            f"data.columns.impute.{name} = {rule!r}: must be a category like {like!r}, of the same type, {kind}; "
+            "correct it"
         )
     return type(like)(rule)
+
+
+def _fits(rule: float, like: Category, kind: pa.DataType) -> bool:
+    """Return whether a number is of the type of a category, and within the range of the column's type."""
+    try:
+        pa.array([type(like)(rule)], kind)
+    except (ValueError, OverflowError):
+        return False
+    return type(like)(rule) == rule
 
 
 def _fit_numbers(population: Population, name: str, rules: ColumnRules) -> FittedColumn:

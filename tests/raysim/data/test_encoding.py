@@ -262,7 +262,12 @@ def test_wrong_rules_are_refused(rules: dict[str, Any], message: str) -> None:
         check_features(table(), "label", {"ward"}, "x.csv", ColumnRules(**rules))
 
 
-@pytest.mark.parametrize(("codes", "rule"), [([1, 2], "one"), ([1, 2], 1.5), (["a", "b"], 1.0)])
+BYTES = np.array([1, 2], np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("codes", "rule"), [([1, 2], "one"), ([1, 2], 1.5), ([1, 2], float("inf")), (["a", "b"], 1.0), (BYTES, -1.0)]
+)
 def test_a_category_for_missing_ones_has_the_type_of_the_others(tmp_path: Path, codes: Any, rule: Any) -> None:
     given = pa.table({"k": codes, "label": [0, 1]})
     made = partitioning.make(given, tmp_path / "p", scheme="iid", clients=1)
