@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
 import pyarrow as pa
 
+from partitioning.sources.checked import unify_dictionaries
 from partitioning.sources.memory import tables_of
 from raysim.data.catalogue import MEMORY
 
@@ -49,7 +51,7 @@ def take_objects(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, o
 
 
 def fingerprint(*tables: pa.Table | None) -> str:
-    """Return a fingerprint of tables, equal for equal values in any chunks."""
+    """Return a fingerprint of tables, equal for equal values; texts in other chunks may have another one."""
     digest = hashlib.sha256()
     for table in tables:
         digest.update(b"table")
@@ -59,9 +61,15 @@ def fingerprint(*tables: pa.Table | None) -> str:
 
 
 def _parts(table: pa.Table) -> Iterator[pa.Buffer]:
+    table = unify_dictionaries(table)
     for start in range(0, table.num_rows, ROWS_AT_ONCE):
         sink = pa.BufferOutputStream()
-        part = table.slice(start, ROWS_AT_ONCE).unify_dictionaries().combine_chunks()
+        part = table.slice(start, ROWS_AT_ONCE).combine_chunks()
+        if start + ROWS_AT_ONCE >= table.num_rows:
+            # A copy, because Arrow also writes some bits of the rows behind, which a slice does not have.
+            with suppress(pa.ArrowInvalid):  # more than 2 GiB of texts or images
+                columns = [pa.concat_arrays(column.chunks) for column in part.columns]
+                part = pa.Table.from_arrays(columns, schema=part.schema)
         with pa.ipc.new_stream(sink, part.schema) as writer:
             writer.write_table(part)
         yield sink.getvalue()

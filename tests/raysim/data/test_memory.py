@@ -26,6 +26,25 @@ def test_a_fingerprint_sees_through_dictionaries() -> None:
     assert fingerprint(pa.table({"x": words})) != fingerprint(pa.table({"x": others}))
 
 
+def test_a_fingerprint_sees_the_rows_of_a_slice_alone() -> None:
+    flags = pa.table({"flag": [True] * 16, "gaps": [None, 1, 2, 3] * 4})
+    part = pa.table({"flag": [True] * 10, "gaps": [None, 1, 2, 3, None, 1, 2, 3, None, 1]})
+    assert flags.slice(0, 10).equals(part) and fingerprint(flags.slice(0, 10)) == fingerprint(part)
+    words = [str(row // 2500) for row in range(5000)]
+    whole = pa.chunked_array([pa.array(words).dictionary_encode()])
+    parts = pa.chunked_array([pa.array(words[half : half + 2500]).dictionary_encode() for half in (0, 2500)])
+    assert fingerprint(pa.table({"x": whole})) == fingerprint(pa.table({"x": parts}))
+
+
+def test_dictionaries_that_cannot_be_joined_are_refused() -> None:
+    words = [
+        pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), [str(first + number) for number in range(100)])
+        for first in (0, 50)
+    ]
+    with pytest.raises(InputError, match="dictionary-encoded values cannot be joined"):
+        HeldData.of(pa.table({"kind": pa.chunked_array(words), "label": [0, 1]}), "label")
+
+
 def test_only_objects_are_taken_out_of_a_configuration() -> None:
     config = {"data": {"dataset": TABLE, "test": 0.1, "label": "label"}, "rounds": 1}
     raw, objects = take_objects(config)
