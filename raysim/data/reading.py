@@ -15,7 +15,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 from partitioning.common import bounds
-from partitioning.common.columns import has_nulls
+from partitioning.common.columns import check_rows, has_nulls
 from partitioning.common.paths import read_text, regular
 from partitioning.sources.parquet import decoded_bytes, decoded_sizes, encoded_columns, groups_at_once
 from raysim.common.errors import InputError
@@ -234,13 +234,7 @@ def check_columns(table: pa.Table, names: Sequence[str], path: Path) -> None:
         if (count := table.schema.names.count(name)) != 1:
             what = f"{count} columns named" if count else "no column"
             raise InputError(f"{path} has {what} {name!r}: must have one; give it this name")
-    check_rows(table, str(path))
-
-
-def check_rows(table: pa.Table, where: str) -> None:
-    """Refuse a table without rows."""
-    if not table.num_rows:
-        raise InputError(f"{where} has no rows: give at least one")
+    check_rows(table, name=str(path))
 
 
 def check_labels(labels: pa.ChunkedArray, path: Path, least: int, most: int) -> None:
@@ -264,7 +258,7 @@ def check_values(table: pa.Table, where: str, imputed: Collection[str] = ()) -> 
     Raises:
         InputError: a column has such a value; the message names the first.
     """
-    check_rows(table, where)
+    check_rows(table, name=where)
     for name, column in zip(table.schema.names, table.columns, strict=True):
         encoded = pa.types.is_struct(column.type) and column.type.get_field_index("bytes") >= 0
         values = pc.struct_field(column, "bytes") if encoded else column

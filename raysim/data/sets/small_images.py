@@ -19,11 +19,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import csv
 
+from partitioning.common.columns import check_rows
 from partitioning.common.paths import open_regular, regular
 from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError
 from raysim.data.folders import Tables
-from raysim.data.reading import check_labels, check_rows, damaged, fetch, missing
+from raysim.data.reading import check_labels, damaged, fetch, missing
 
 MNIST_SIDE = 28
 """Height and width of MNIST's images."""
@@ -156,7 +157,7 @@ def digits_table(images: Bytes, labels: npt.NDArray[Any], path: Path) -> pa.Tabl
         path: file of the images, for the error message.
     """
     table = pa.table({"image": nested(images), "label": np.asarray(labels).astype(np.int64)})
-    check_rows(table, str(path))
+    check_rows(table, name=str(path))
     check_labels(table["label"], path, 0, 9)
     return table
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from partitioning.common.bounds import check_memory
 from partitioning.common.casting import cast_like
-from partitioning.common.columns import check_text, is_label, repeated
+from partitioning.common.columns import check_rows, check_text, is_label, repeated
 from partitioning.sources.layout import arranged
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import reading
@@ -27,7 +27,6 @@ from raysim.data.folders import Tables
 from raysim.data.reading import (
     check_columns,
     check_labels,
-    check_rows,
     check_values,
     damaged,
     fetch,
@@ -154,7 +153,7 @@ def usable(table: pa.Table, where: str, use: TableUse) -> pa.Table:
     check_text(table, name=where)
     table = use.alike(arranged(table, label))
     check_label(table.schema, label, where)
-    check_rows(table, where)
+    check_rows(table, name=where)
     besides = {label, *use.dividing, *use.without}
     if use.rules is not None and {*use.needed} <= {*names, DOMAIN}:  # joined tables get the column of domains later
         check_features(table, label, besides, where, use.rules)
