@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from algorithms import Purpose, generator
+from partitioning.common.bounds import check_memory
 from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError
 from raysim.data.catalogue import SYNTHETIC
@@ -17,6 +18,12 @@ from raysim.data.folders import Tables
 SYNTHETIC_FEATURES = 60
 SYNTHETIC_CLASSES = 10
 MOST_CLIENTS = 1_000_000
+
+LEAST_SIZE, MEAN_SIZE = 50, exp(4 + 2**2 / 2)
+"""Rows that every client has in the paper, and the mean of the rows that are drawn."""
+
+ROW_BYTES = 4 * SYNTHETIC_FEATURES + 8 + 8
+"""Bytes of a row: its features, label and client."""
 
 OWN_DRAW, COMMON_DRAW = 2, 3
 """Counters of the draws of one client, and of those that all clients share."""
@@ -50,7 +57,7 @@ def read_synthetic(dataset: str, seed: int) -> pa.Table:
         `x`, float32 [60], `label`, int64, and `client`, a number.
 
     Raises:
-        InputError: the name has another form.
+        InputError: the name has another form, or the rows would not fit the memory.
 
     Paper: Li et al., "Federated Optimization in Heterogeneous Networks" (FedProx), section 5.1 and appendix C.1. Its
     sizes are floor(L) + 50, L ~ LogNormal(4, 2).
@@ -70,6 +77,7 @@ def read_synthetic(dataset: str, seed: int) -> pa.Table:
         )
     variances = None if form["alpha"] is None else (float(form["alpha"]), float(form["beta"]))
     mean_rows = rows if form["rows"] else None
+    check_memory(dataset, int(clients * (mean_rows or MEAN_SIZE + LEAST_SIZE) * ROW_BYTES))
     parts = [_synthetic_client(seed, client, variances, mean_rows) for client in range(clients)]
     x, labels = (np.concatenate(column) for column in zip(*parts, strict=True))
     owners = np.repeat(np.arange(clients), [len(part[1]) for part in parts])
@@ -91,7 +99,7 @@ def _synthetic_client(
     draw = generator(seed, Purpose.SYNTHETIC, OWN_DRAW, client)
     u, b = draw.normal(0, np.sqrt(alpha)), draw.normal(0, np.sqrt(beta))
     size = draw.lognormal(4, 2)
-    n = int(size) + 50 if mean_rows is None else 1 + int((mean_rows - 1) * size / exp(4 + 2**2 / 2))
+    n = int(size) + LEAST_SIZE if mean_rows is None else 1 + int((mean_rows - 1) * size / MEAN_SIZE)
     model = generator(seed, Purpose.SYNTHETIC, COMMON_DRAW) if variances is None else draw
     weights = model.normal(u, 1, (SYNTHETIC_FEATURES, SYNTHETIC_CLASSES))
     biases = model.normal(u, 1, SYNTHETIC_CLASSES)

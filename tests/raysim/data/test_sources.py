@@ -202,6 +202,11 @@ def test_synthetic_of_another_form_is_refused(name: str) -> None:
         load(name)
 
 
+def test_synthetic_clients_beyond_the_memory_are_refused() -> None:
+    with pytest.raises(InputError, match=r"synthetic:1,1,1000000,999999999 needs 255,999,999.7 GB of memory"):
+        load("synthetic:1,1,1000000,999999999")
+
+
 def test_gaussians_are_drawn_from_the_seed() -> None:
     source = load("gaussians", dividing=["domain"], seed=3)
     assert source.test is not None
