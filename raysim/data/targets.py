@@ -31,6 +31,9 @@ LARGEST_CLASS = NO_PIXEL - 1
 MOST_CLASSES = 10**6
 """Largest number of classes of a position in a sequence."""
 
+DIGITS = 10
+"""Most digits of a number of classes; Python refuses to read numbers of thousands of digits."""
+
 SHADE_FACTORS = {"L;2": 85, "L;4": 17}
 """Factors by which Pillow turns the values of grey files of 2 and 4 bits, which are classes here, into shades."""
 
@@ -108,7 +111,7 @@ def stated_classes(field: pa.Field) -> int | None:
     if stated is None:
         return None
     most = NO_PIXEL if is_image(field.type) else MOST_CLASSES
-    if not stated[:10].isdigit() or not 2 <= int(stated[:10]) <= most:
+    if not (stated.isdigit() and len(stated) <= DIGITS and 2 <= int(stated) <= most):
         raise InputError(
             f"label column {field.name!r} has the metadata classes = {stated.decode(errors='replace')[:40]!r}: must be "
             f"a number of classes, from 2 to {most}; correct or remove it"

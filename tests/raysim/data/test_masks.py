@@ -103,6 +103,7 @@ def test_what_is_no_label_is_named(masks: pa.Array, message: str, tmp_path: Path
             "column 'mask' has the metadata classes = 'road, car': must be a number of classes, from 2 to 255",
         ),
         ("256", "has the metadata classes = '256'"),
+        ("0000000050x", "has the metadata classes = '0000000050x'"),
     ],
 )
 def test_what_the_column_says_of_its_classes_is_held_to(classes: str, message: str, tmp_path: Path) -> None:
