@@ -58,7 +58,7 @@ def export(
             absolute = Path(stage).absolute()  # Arrow takes a relative path such as `file:x/y` for an address
             for target, table in tables.items():
                 pq.write_table(table, absolute / target.name, compression="zstd", row_group_size=ROW_GROUP)
-            for target in tables:
+            for target in reversed(tables):  # the test rows first: a file to partition is never without them
                 (Path(stage) / target.name).replace(target)
     except DiskFullError:
         raise

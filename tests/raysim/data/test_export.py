@@ -51,6 +51,21 @@ def test_a_file_that_is_there_stays(name: str, tmp_path: Path) -> None:
     assert (out / name).read_bytes() == b"old" and [entry.name for entry in out.iterdir()] == [name]
 
 
+def test_test_rows_appear_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for part in ("train", "test"):
+        write(tmp_path / "images" / part / "cat" / "a.png")
+    replace = Path.replace
+
+    def stop(path: Path, target: Path) -> None:
+        replace(path, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", stop)
+    with pytest.raises(KeyboardInterrupt):
+        export(f"folder:{tmp_path}/images", tmp_path / "drawn.parquet")
+    assert [path.name for path in tmp_path.glob("*.parquet")] == ["drawn-test.parquet"]
+
+
 def test_own_table_with_its_label(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1.0], "y": [2]}), tmp_path / "own.parquet")
     (copy,) = export(f"file:{tmp_path}/own.parquet", tmp_path / "copy.parquet", label="y")
