@@ -1,6 +1,7 @@
 """Reader of FedScale's traces of phones: pickles of plain dictionaries, from which no code ever runs."""
 
 import pickle  # noqa: TID251 - PlainUnpickler reads plain values alone
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from raysim.devices.source import BATCH, LEAST, MOST, SCHEMA
 
 PASSES, KBIT = 3, 1024 / 8
 """FedScale counts a training sample as three inferences; its sizes are in kilobits of 1024 bits."""
+
+SHORT = reprlib.Repr()
+SHORT.maxlevel = 2  # a few bytes may be lists of lists of any length
 
 
 class PlainUnpickler(pickle.Unpickler):
@@ -79,9 +83,9 @@ def _entries(path: Path, *keys: str) -> Mapping[Any, Mapping[str, Any]]:
 
 
 def _shown(value: Any) -> str:
-    """Return a value for a message; Python refuses to write a whole number of thousands of digits."""
+    """Return a value for a message, cut if it is long; Python refuses to write a number of thousands of digits."""
     try:
-        return repr(value)
+        return SHORT.repr(value)
     except ValueError:
         return type(value).__name__
 
@@ -116,8 +120,12 @@ def _traces(path: Path) -> pa.RecordBatch:
 
 def _joined(entry: Mapping[str, Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return a trace's intervals in order, cut at the period; those that overlap or touch are one."""
-    times, period = np.array([entry["active"], entry["inactive"]], float), float(entry["finish_time"])
-    if times.ndim != 2 or not (in_bounds(period) and ((times >= 0) & (times <= MOST)).all()):
+    lists = [entry["active"], entry["inactive"]]
+    # A few bytes may be lists of lists that NumPy would make an array of terabytes.
+    if not all(isinstance(time, int | float) for each in lists for time in each):
+        raise TypeError("not numbers")
+    times, period = np.array(lists, float), float(entry["finish_time"])
+    if not (in_bounds(period) and ((times >= 0) & (times <= MOST)).all()):
         raise ValueError("out of range")
     starts, ends = np.minimum(times, period)
     order = np.argsort(starts[starts < ends], kind="stable")

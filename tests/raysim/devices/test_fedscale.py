@@ -73,6 +73,11 @@ def test_a_pickle_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not (tmp_path / "made").exists() and not (tmp_path / "t.parquet").exists()
 
 
+NESTED: list[Any] = [0.0] * 10
+for _ in range(12):
+    NESTED = [NESTED] * 10  # a few hundred bytes, and an array of 80 terabytes
+
+
 @pytest.mark.parametrize(
     ("capacity", "behaviour", "message"),
     [
@@ -89,6 +94,8 @@ def test_a_pickle_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (CAPACITY, {5: {**TRACE, "active": [1, 10**400]}}, r"client 5: active, inactive and finish_time .*1e\+15"),
         (CAPACITY, {5: {**TRACE, "finish_time": 1e308}}, r"client 5: active, inactive and finish_time .*1e\+15"),
         (CAPACITY, {5: {"active": []}}, "client 5: must be FedScale's pickle .* active, inactive, finish_time"),
+        (CAPACITY, {5: {**TRACE, "active": NESTED, "inactive": NESTED}}, r"finish_time \(not numbers\): must be two"),
+        ({1: {"computation": NESTED, "communication": 1.0}}, None, r"communication = \(\[\[\.{3}\], .* 1.0\): must be"),
         (CAPACITY, {5: {**TRACE, "active": [1]}}, "client 5: active, inactive and finish_time"),
         (CAPACITY, {5: {**TRACE, "active": [1, -2]}}, "client 5: active, inactive and finish_time"),
         (CAPACITY, {5: {**TRACE, "active": 3, "inactive": 4}}, "client 5: active, inactive and finish_time"),
