@@ -31,7 +31,7 @@ def open_parquet(path: Path) -> Source:
         InputError: the file has no readable schema.
     """
     with reading(path, "Parquet"), _open(path) as file:
-        schema, rows = file.schema_arrow, _rows_at_once(path, file.metadata)
+        schema, rows = file.schema_arrow, rows_at_once(path, file.metadata)
         encoded = encoded_columns(file.metadata)
         groups = groups_at_once(file.metadata, encoded)
 
@@ -108,7 +108,8 @@ def decoded_sizes(column: pa.Array) -> npt.NDArray[np.int64]:
     return np.asarray(pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False), np.int64)
 
 
-def _rows_at_once(path: Path, metadata: "FileMetaData") -> int:
+def rows_at_once(path: Path, metadata: "FileMetaData") -> int:
+    """Return the rows of a batch of about `BATCH_BYTES`; raise InputError if the file is beyond a bound."""
     row_bytes = decoded_bytes(path, metadata) // max(metadata.num_rows, 1)
     return min(_ROWS, max(1, int(BATCH_BYTES // max(row_bytes, 1))))
 

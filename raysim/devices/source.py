@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from partitioning.common.columns import check_text
 from partitioning.common.paths import regular
+from partitioning.sources.parquet import rows_at_once
 from raysim.common.errors import InputError, unknown
 
 LEAST, MOST = 1e-6, 1e15
 """Bounds of weights, of speeds in samples or bytes a second, and of times in seconds, whose sums stay finite."""
 
 BATCH = 65_536
-"""Rows that are read and checked at a time."""
+"""Most rows that are read and checked at a time."""
 
 MOST_KINDS = 1000
 """Most kinds of devices of a table: reports have a line for each."""
@@ -82,6 +83,7 @@ class DeviceSource:
         self._name, self._row, self._seen = f"devices.table = {str(path)!r}", 0, np.zeros(clients, np.int64)
         with self._readable():
             self._file = pq.ParquetFile(regular(path))
+            self._rows = min(BATCH, rows_at_once(path, self._file.metadata))  # lists may be long
         names = self._file.schema_arrow.names
         self.columns = columns = set(names)
         if len(columns) < len(names):
@@ -102,7 +104,7 @@ class DeviceSource:
             InputError: a value makes no sense, with its row and column; or there is not one row for each client.
         """
         shares = 0.0
-        batches = self._file.iter_batches(BATCH)
+        batches = self._file.iter_batches(self._rows)
         while True:
             with self._readable():
                 batch = next(batches, None)

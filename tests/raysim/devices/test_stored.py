@@ -67,6 +67,15 @@ def test_devices_are_those_of_a_plain_reading(seed: int, tmp_path: Path, monkeyp
             assert devices.until(client, 3.0) == inf
 
 
+def test_rows_with_long_lists_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    times = np.arange(20_000.0)
+    rows = {"compute": [1.0] * 100, "start": [times] * 100, "end": [times + 0.5] * 100}
+    pq.write_table(pa.table(rows), tmp_path / "table.parquet")
+    batches = list(source.DeviceSource(tmp_path / "table.parquet", 0).batches())
+    assert sum(len(each.counts) for each in batches) == 100 and len(batches) > 3
+    assert all(each.starts.nbytes < 2**24 for each in batches)
+
+
 def test_clients_draw_rows_by_their_share(tmp_path: Path) -> None:
     rows = [{"compute": 1.0, "share": 1.0}, {"compute": 2.0, "share": 0.0}, {"compute": 3.0, "share": 3.0}]
     devices = opened(rows, tmp_path, 4000)
