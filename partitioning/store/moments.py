@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from partitioning.common.bounds import MAX_ROW_BYTES
 from partitioning.common.checks import Floats, Integers
+from partitioning.common.columns import has_nulls
 from partitioning.common.errors import InputError
 from partitioning.common.paths import regular
 from partitioning.measures.numeric import flatten
@@ -106,18 +108,23 @@ class Moments:
     several clients together: the training clients, or all clients as in the paper.
     """
 
-    def __init__(self, folder: Path, stored: TableFile) -> None:
-        """Open moments.parquet; raise InputError if it is not the file that was written."""
+    def __init__(self, folder: Path, stored: TableFile, clients: int) -> None:
+        """Open moments.parquet; raise InputError if it is not the file that was written, or of other clients."""
         import pyarrow.parquet as pq
 
         self._path = stored.check(folder)
         with reading(self._path):
             self._file = pq.ParquetFile(regular(self._path), memory_map=True)
         schema = self._file.schema_arrow
-        if schema.remove_metadata() != _SCHEMA or _COLUMNS not in (schema.metadata or {}) or not len(self):
+        self._sizes = _sizes_of(schema.metadata or {})
+        if schema.remove_metadata() != _SCHEMA or not self._sizes:
             raise InputError(f"{self._path} has other columns than {_SCHEMA.names}: make the population again")
-        self._sizes: dict[str, int] = json.loads(self._file.schema_arrow.metadata[_COLUMNS])
-        self._group: int = self._file.metadata.row_group(0).num_rows
+        footer = self._file.metadata
+        self._group: int = max(1, footer.row_group(0).num_rows) if footer.num_row_groups else 1
+        if len(self) != clients or footer.num_row_groups != -(-clients // self._group):
+            raise InputError(
+                f"{self._path} does not have a moment of each of {clients} clients: make the population again"
+            )
         self._latest: tuple[int, _Group] | None = None
 
     def __len__(self) -> int:
@@ -155,18 +162,36 @@ class Moments:
 
     def counts(self) -> Integers:
         """Return the number of rows of each client's moment [K]."""
-        return np.asarray(self._file.read(columns=["n"]).column("n").to_numpy(), dtype=np.int64)
+        return np.concatenate([self._read(group)[0] for group in range(self._file.metadata.num_row_groups)])
 
     def _read(self, group: int) -> _Group:
-        table = self._file.read_row_group(group).combine_chunks()
-        shape = (table.num_rows, sum(self._sizes.values()))
-        means, stds = (table.column(name).combine_chunks().flatten().to_numpy() for name in ("mean", "std"))
-        return table.column("n").to_numpy(), means.reshape(shape), stds.reshape(shape)
+        with reading(self._path):
+            table = self._file.read_row_group(group)
+        n, means, stds = (table.column(name).combine_chunks() for name in ("n", "mean", "std"))
+        shape = (min(self._group, len(self) - group * self._group), sum(self._sizes.values()))
+        lengths = np.concatenate([each.value_lengths().to_numpy(zero_copy_only=False) for each in (means, stds)])
+        is_sound = len(n) == shape[0] and not any(map(has_nulls, (n, means, stds))) and (lengths == shape[1]).all()
+        if not is_sound or (n.to_numpy() < 0).any():
+            raise InputError(
+                f"{self._path} has rows that are not moments of {shape[1]} numbers: make the population again"
+            )
+        means, stds = (each.flatten().to_numpy().reshape(shape) for each in (means, stds))
+        return n.to_numpy(), means, stds
 
 
 _SCHEMA = pa.schema(
     [("client", pa.int64()), ("n", pa.int64()), ("mean", pa.list_(pa.float64())), ("std", pa.list_(pa.float64()))]
 )
+
+
+def _sizes_of(metadata: Mapping[bytes, bytes]) -> dict[str, int]:
+    # Numbers per sample of each column; empty if the metadata do not hold them.
+    try:
+        sizes = json.loads(metadata.get(_COLUMNS, b""))
+    except ValueError:
+        return {}
+    is_sound = isinstance(sizes, dict) and all(type(size) is int and size > 0 for size in sizes.values())
+    return sizes if is_sound and sum(sizes.values()) <= MAX_ROW_BYTES else {}
 
 
 def _rows_at_once(columns: Mapping[str, int]) -> int:

@@ -256,7 +256,7 @@ class Population:
     def moments(self) -> Moments | None:
         """Mean and standard deviation of every numeric column on each client; None unless made with `standardise`."""
         stored = self.manifest.moments
-        return None if stored is None else Moments(self.path, stored)
+        return None if stored is None else Moments(self.path, stored, len(self))
 
     @property
     def tests(self) -> tuple[str | None, ...]:

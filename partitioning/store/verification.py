@@ -125,11 +125,11 @@ def _check_rows(population: Population) -> Iterator[str]:
 
 def _check_moments(population: Population) -> Iterator[str]:
     try:
-        moments = population.moments
+        counts = None if population.moments is None else population.moments.counts()
     except InputError as error:
         yield str(error)
         return
-    if moments is not None and not np.array_equal(moments.counts(), population.sizes - population.test_sizes):
+    if counts is not None and not np.array_equal(counts, population.sizes - population.test_sizes):
         yield f"{population.path}: its moments are not of the clients' training rows"
 
 

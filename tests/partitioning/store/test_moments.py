@@ -11,7 +11,7 @@ from partitioning import InputError, Population
 from partitioning.measures.numeric import numeric_columns
 from partitioning.store import moments
 from partitioning.store.moments import Moment
-from tests.kit.tables import rich_table
+from tests.kit.tables import edit_table, rich_table, with_column
 
 COLUMNS = {"image": 12, "tensor": 6, "row": 1, "flag": 1}
 
@@ -107,6 +107,25 @@ def test_an_index_has_the_same_moments_as_the_samples(population, tmp_path):
 
 def test_without_standardise_there_are_none(tmp_path, table):
     assert partitioning.make(table, tmp_path / "p", scheme="iid", clients=2).moments is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(with_column("mean", rows) for rows in ([[1.0]] * 9, [[1.0] * 21] * 9, [None] * 9, [[None] * 20] * 9)),
+        *(with_column("n", rows) for rows in ([None] * 9, [-1] * 9)),
+        *(lambda table, rows=rows: table.slice(0, rows) for rows in (0, 2)),
+        *(
+            lambda table, columns=columns: table.replace_schema_metadata({"columns": columns})
+            for columns in ("{}", "[]", "x", '{"row": -1}', '{"row": 20.5}', '{"row": "a"}', '{"row": 100000000000}')
+        ),
+    ],
+)
+def test_moments_of_another_form_are_refused(population, change):
+    edit_table(population.path, "moments.parquet", change)
+    with pytest.raises(InputError, match=r"moments\.parquet (has|does not have) .*: make the population again"):
+        Population.open(population.path).moments.together(range(9))
+    assert any("moments" in line for line in partitioning.verify(population.path))
 
 
 def test_damaged_moments_are_found(population):
