@@ -105,14 +105,16 @@ def moment_of(x: torch.Tensor) -> Moment:
 def global_scale(population: Population, decoded: Path) -> MeanAndStd:
     """Return the mean and standard deviation over all training samples of the training clients.
 
-    Stored moments of the population are used if there are any. Otherwise this reads its samples once.
+    Stored moments of the population are used if there are any of all features. Otherwise this reads its samples once.
 
     Args:
         population: the population, viewed in its fold.
         decoded: folder of the population with images as arrays; the population's own if nothing changed.
     """
-    if population.moments is not None and decoded == population.path:
-        return MeanAndStd.of(_stored(population, population.moments))
+    moments = population.moments if decoded == population.path else None
+    stored = None if moments is None else _stored(population, moments)
+    if stored is not None:
+        return MeanAndStd.of(stored)
     samples = population if decoded == population.path else Population.open(decoded)
     decode = decoder_of(samples)
     whole = moment_of(torch.empty(0, *decode.shape))
@@ -123,12 +125,18 @@ def global_scale(population: Population, decoded: Path) -> MeanAndStd:
     return MeanAndStd.of(whole)
 
 
-def _stored(population: Population, moments: Moments) -> Moment:
-    """Turn the population's moments, which are those of stored values, into moments of its tensors."""
+def _stored(population: Population, moments: Moments) -> Moment | None:
+    """Turn the population's moments, which are those of stored values, into moments of its tensors.
+
+    A population that was rewritten has the moments of its first columns: None if features are others.
+    """
     manifest = population.manifest
     form = features(population.schema, manifest.label, manifest.dividing)
     if isinstance(form, ImageColumn):
         raise ValueError("encoded images have no moments")
+    sizes = dict.fromkeys(form.columns, 1) if isinstance(form, NumberColumns) else {form.column: prod(form.shape)}
+    if not sizes.items() <= {name: place.stop - place.start for name, place in moments.columns.items()}.items():
+        return None
     whole = moments.together(population.train_clients)
     if isinstance(form, NumberColumns):
         places = np.concatenate([np.arange(whole.mean.size)[moments.columns[name]] for name in form.columns])

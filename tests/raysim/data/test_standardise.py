@@ -113,6 +113,17 @@ def test_every_client_by_its_own_moments_held_out_ones_too(tmp_path: Path) -> No
     assert torch.equal(shards.test_slice(0)[0], own.scale(plain.test_slice(0)[0]))
 
 
+def test_columns_without_stored_moments_are_measured(tmp_path: Path) -> None:
+    population = made(tmp_path / "p", numbers(), standardise=True)
+
+    def add(batch: pa.RecordBatch, owner: str) -> pa.RecordBatch:
+        return batch.append_column("new", batch["a"])
+
+    rewritten = partitioning.rewrite(population, tmp_path / "q", add)
+    before, after = (global_scale(each, each.path) for each in (population, rewritten))
+    np.testing.assert_allclose(after.mean, [*before.mean, before.mean[0]], rtol=1e-6)
+
+
 def test_stored_moments_are_not_those_of_resized_images(tmp_path: Path) -> None:
     population = made(tmp_path / "p", images(), standardise=True)
     decoded = decode_population(population, tmp_path / "cache", picture=ImageFormat((3, 2)))
