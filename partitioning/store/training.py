@@ -49,9 +49,9 @@ def training_part(population: Population, out: str | Path, *, local_test: float)
     )
     with write_folder(folder) as draft:
         batches = _counted(_kept(population, sizes), counts, manifest.class_column, manifest.classes)
-        if manifest.moments is not None:
-            columns = numeric_columns(population.schema, manifest.label)
-            batches = measure_moments(batches, draft / MOMENTS, columns, table.n_test)
+        measured = {} if manifest.moments is None else numeric_columns(population.schema, manifest.label)
+        if measured:
+            batches = measure_moments(batches, draft / MOMENTS, measured, table.n_test)
         shards, clients = write_clients(draft, population.schema, batches, table)
         for test in manifest.tests:
             copyfile(population.path / test.file.name, draft / test.file.name)
@@ -64,7 +64,7 @@ def training_part(population: Population, out: str | Path, *, local_test: float)
             clients=clients,
             shards=shards,
             rows=write_rows(draft, np.arange(total)),
-            moments=None if manifest.moments is None else TableFile.of(draft / MOMENTS),
+            moments=TableFile.of(draft / MOMENTS) if measured else None,
         )
         (draft / MANIFEST).write_bytes(manifest.to_json())
     return Population.open(folder)

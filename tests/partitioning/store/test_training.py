@@ -46,6 +46,11 @@ def test_moments_are_of_what_then_trains(whole: Population, tmp_path: Path) -> N
     np.testing.assert_allclose(every.mean[moments.columns["x"]], np.concatenate(trained).mean())
 
 
+def test_a_population_that_lost_its_numbers_has_no_moments(whole: Population, tmp_path: Path) -> None:
+    bare = partitioning.rewrite(whole, tmp_path / "bare", lambda batch, owner: batch.select(["label"]))
+    assert bare.moments is not None and training_part(bare, tmp_path / "part", local_test=0.25).moments is None
+
+
 def test_labels_that_are_numbers_have_no_classes(tmp_path: Path) -> None:
     draw = np.random.default_rng(1)
     table = pa.table({"x": draw.normal(size=60), "label": draw.normal(size=60)})
