@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from partitioning.store.remote import RemoteFolder, is_uri
 from raysim.common.errors import InputError
@@ -82,13 +82,19 @@ def fetch_run(
         progress: receiver of the bytes downloaded so far and in total.
 
     Raises:
-        InputError: the remote folder holds no run.
+        InputError: the remote folder holds no run, or a file whose name leads out of the local folder.
     """
     sizes = {name: size for name, size in remote.files().items() if PARTIAL not in name}
     if CONFIG not in sizes:
         raise InputError(
             f"{remote.uri}: must be the folder of a run, with a {CONFIG}; give one that `raysim run` wrote"
         )
+    for path in map(PurePosixPath, sizes):
+        if path.is_absolute() or ".." in path.parts:  # an object store takes any name
+            raise InputError(
+                f"{remote.uri}: has an entry {str(path)[:100]!r}: must have none outside of the folder; remove it, or "
+                "give a run that you trust"
+            )
     done, total = 0, sum(sizes.values())
     for name, size in sizes.items():
         remote.fetch(name, folder / name)

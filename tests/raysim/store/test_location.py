@@ -2,6 +2,7 @@
 
 import shutil
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from partitioning.store.remote import RemoteFolder
 from raysim.cli.commands import cli
 from raysim.common.errors import InputError, StoppedError
 from raysim.report.page import write_report
-from raysim.store.mirror import mirror_to
+from raysim.store.mirror import fetch_run, mirror_to
 from tests.kit.locations import EXPERIMENT, Ends, assert_same, names
 from tests.kit.runs import quick_run
 
@@ -180,3 +181,26 @@ def test_what_cannot_be_reached_is_told_in_a_line(
 def main_with(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     monkeypatch.setattr("sys.argv", ["raysim", *arguments])
     run_command(cli, "raysim")
+
+
+@dataclass(frozen=True)
+class Objects(RemoteFolder):
+    """Store that takes any name, as one of objects does."""
+
+    names: tuple[str, ...] = ()
+
+    def files(self) -> dict[str, int]:
+        return dict.fromkeys(self.names, 1)
+
+    def fetch(self, name: str, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+
+
+@pytest.mark.parametrize("name", ["../outside", "fedavg/../../outside", "{}/outside"])
+def test_no_file_is_fetched_to_a_place_outside_of_the_folder(name: str, tmp_path: Path) -> None:
+    remote, name = RemoteFolder.of(tmp_path.as_uri()), name.format(tmp_path)
+    objects = Objects(remote.uri, remote.system, remote.path, ("config.toml", name))
+    with pytest.raises(InputError, match=r"has an entry '.*outside': must have none outside of the folder"):
+        fetch_run(objects, tmp_path / "here")
+    assert list(tmp_path.iterdir()) == []
