@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 from partitioning.store.remote import RemoteFolder, is_uri
@@ -29,9 +30,9 @@ def mirror_to(folder: Path, remote: RemoteFolder, fetched: Sequence[str] = ()) -
     uploaded = {name: _state(folder / name) for name in fetched}
 
     def upload() -> None:
-        local = {name: _state(path) for name, path in _files(folder).items()}
+        local = _states(folder)
         for name in sorted(local, key=_upload_order):
-            if uploaded.get(name) != local[name]:
+            if uploaded.get(name) != local[name] and (folder / name).exists():
                 remote.store(folder / name, name)
                 uploaded[name] = local[name]
         for name in [name for name in uploaded if name not in local]:
@@ -41,9 +42,15 @@ def mirror_to(folder: Path, remote: RemoteFolder, fetched: Sequence[str] = ()) -
     return upload
 
 
-def _files(folder: Path) -> dict[str, Path]:
-    found = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    return {name: path for name, path in found.items() if PARTIAL not in path.name}
+def _states(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return the states of the complete files by their names; loggers may remove theirs at any moment."""
+    found = {}
+    # Unlike `Path.rglob`, it passes over a folder that has just been removed.
+    for path in (Path(place, name) for place, _, names in os.walk(folder) for name in names if PARTIAL not in name):
+        with suppress(FileNotFoundError):
+            if path.is_file():
+                found[str(path.relative_to(folder))] = _state(path)
+    return found
 
 
 def _state(path: Path) -> tuple[int, int]:
@@ -51,9 +58,9 @@ def _state(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _upload_order(name: str) -> int:
+def _upload_order(name: str) -> tuple[int, str]:
     path = Path(name)
-    return 2 if path.name == SUMMARY else int(path.parent.name == "checkpoint")
+    return 2 if path.name == SUMMARY else int(path.parent.name == "checkpoint"), name
 
 
 @contextmanager

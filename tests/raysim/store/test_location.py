@@ -204,3 +204,27 @@ def test_no_file_is_fetched_to_a_place_outside_of_the_folder(name: str, tmp_path
     with pytest.raises(InputError, match=r"has an entry '.*outside': must have none outside of the folder"):
         fetch_run(objects, tmp_path / "here")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_loggers_remove_meanwhile_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Listed(RemoteFolder):
+        def store(self, path: Path, name: str) -> None:
+            (folder / "watch" / "journal").unlink(missing_ok=True)
+            super().store(path, name)
+
+    folder, remote = tmp_path / "here", RemoteFolder.of((tmp_path / "there").as_uri())
+    (folder / "watch").mkdir(parents=True)
+    upload = mirror_to(folder, Listed(remote.uri, remote.system, remote.path))
+    for name in ("config.toml", "watch/journal", "watch/lock"):
+        (folder / name).touch()
+    is_file = Path.is_file
+
+    def goes(path: Path) -> bool:
+        there = is_file(path)
+        if path.name == "lock":
+            path.unlink(missing_ok=True)
+        return there
+
+    monkeypatch.setattr(Path, "is_file", goes)
+    upload()
+    assert set(remote.files()) == {"config.toml"}
