@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from partitioning.common.disk import lock
 from partitioning.common.paths import cache
 from partitioning.store.remote import RemoteFolder, is_uri
 from raysim.common.errors import InputError
@@ -18,6 +17,7 @@ from raysim.common.names import CONFIG
 from raysim.common.surface import assigned, call
 from raysim.store.mirror import fetch_run, mirror_to
 from raysim.store.resume import run_of
+from raysim.store.run_folder import held
 from raysim.watching.progress import Watcher, copy_progress
 
 
@@ -104,13 +104,7 @@ def _working_folder(uri: str) -> Iterator[Path]:
     """Yield the local folder of a run at a URI: empty and locked at first, and left as a copy."""
     folder = cache() / "runs" / text_sha256(uri)[:32]
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as file:
-        try:
-            lock(file, wait=False)
-        except BlockingIOError:
-            raise InputError(
-                f"{uri}: another process runs it: must have ended; wait for that process, or stop it"
-            ) from None
+    with held(folder.with_suffix(".lock"), uri):
         if folder.exists():
             shutil.rmtree(folder)
         yield folder

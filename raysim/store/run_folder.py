@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from partitioning.common.disk import lock
@@ -125,23 +125,32 @@ def existing_folder(folder: Path) -> Iterator[Path]:
         yield folder
 
 
+def locked(folder: Path) -> AbstractContextManager[None]:
+    """Return the context that locks a run for this process; see `held`."""
+    return held(folder / RUN_LOG, str(folder))
+
+
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Lock a run for this process; the end of the process unlocks it.
+def held(file: Path, name: str) -> Iterator[None]:
+    """Lock a file for this process; the end of the process unlocks it.
+
+    Args:
+        file: file to lock; created if it is missing.
+        name: name of its run for the user.
 
     Raises:
         InputError: another process works on the run.
     """
-    with (folder / RUN_LOG).open("a", encoding="utf-8") as log:
+    with file.open("a", encoding="utf-8") as opened:
         try:
-            lock(log, wait=False)
+            lock(opened, wait=False)
         except BlockingIOError:
             raise InputError(
-                f"{folder}: another process runs it: must have ended; wait for that process, or stop it"
+                f"{name}: another process runs it: must have ended; wait for that process, or stop it"
             ) from None
         except OSError as error:
             # Some file systems of clusters have no locks.
-            LOG.warning("%s cannot be locked (%s)", folder, error.strerror)
+            LOG.warning("%s cannot be locked (%s)", name, error.strerror)
         yield
 
 

@@ -1,5 +1,7 @@
 """Runs whose folder is at a URI: worked on here, stored there, continued from there."""
 
+import errno
+import fcntl
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +15,9 @@ from partitioning.store.remote import RemoteFolder
 from raysim.cli.commands import cli
 from raysim.common.errors import InputError, StoppedError
 from raysim.report.page import write_report
+from raysim.store.location import new_location
 from raysim.store.mirror import fetch_run, mirror_to
+from raysim.watching.progress import Watcher
 from tests.kit.locations import EXPERIMENT, Ends, assert_same, names
 from tests.kit.runs import quick_run
 
@@ -228,3 +232,14 @@ def test_files_that_loggers_remove_meanwhile_are_left_out(tmp_path: Path, monkey
     monkeypatch.setattr(Path, "is_file", goes)
     upload()
     assert set(remote.files()) == {"config.toml"}
+
+
+def test_a_cache_on_a_file_system_without_locks_serves(far: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with new_location(far.as_uri(), Watcher()) as location:
+        location.folder.mkdir()
+        (location.folder / "config.toml").touch()
+    assert names(far) == {"config.toml"}
