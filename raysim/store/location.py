@@ -17,7 +17,7 @@ from raysim.common.names import CONFIG
 from raysim.common.surface import assigned, call
 from raysim.store.mirror import fetch_run, mirror_to
 from raysim.store.resume import run_of
-from raysim.store.run_folder import held
+from raysim.store.run_folder import has_begun, held
 from raysim.watching.progress import Watcher, copy_progress
 
 
@@ -123,9 +123,8 @@ def _storing(location: RunLocation, watcher: Watcher) -> Iterator[RunLocation]:
         try:
             location.store()
         except InputError as late:
-            watcher.notice(
-                f"{late}; finished rounds are in {location.folder}: continue with {call('resume', location.folder)}"
-            )
+            kept = f"; finished rounds are in {location.folder}: continue with {call('resume', location.folder)}"
+            watcher.notice(f"{late}{kept if has_begun(location.folder) else ''}")
         raise
     try:
         location.store()

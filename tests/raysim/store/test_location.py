@@ -243,3 +243,21 @@ def test_a_cache_on_a_file_system_without_locks_serves(far: Path, monkeypatch: p
         location.folder.mkdir()
         (location.folder / "config.toml").touch()
     assert names(far) == {"config.toml"}
+
+
+def wrong_at(far: Path, watcher: Watcher) -> None:
+    """A run whose input turns out to be wrong, and whose first files cannot be removed again."""
+    with new_location(far.as_uri(), watcher) as location:
+        location.folder.mkdir()
+        (location.folder / "config.toml").touch()
+        location.store()
+        (location.folder / "config.toml").unlink()
+        _put_a_file_at(far)
+        raise InputError("wrong")
+
+
+def test_a_run_that_left_nothing_is_not_offered_again(far: Path) -> None:
+    watcher = Ends(far, 99)
+    with pytest.raises(InputError, match="wrong"):
+        wrong_at(far, watcher)
+    assert "cannot be removed" in watcher.notices[-1] and "continue with" not in watcher.notices[-1]
