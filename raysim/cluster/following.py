@@ -20,6 +20,7 @@ from ray.job_submission import JobStatus
 from partitioning.cli.terminal import echo
 from partitioning.common.paths import open_regular
 from partitioning.common.text import word
+from partitioning.store.remote import RemoteFolder
 from raysim.cluster.head import Head, HeadLostError
 from raysim.cluster.parcel import FetchError, received
 from raysim.cluster.submitting import ClusterJob, new_place
@@ -28,7 +29,7 @@ from raysim.common.names import CONFIG, SUMMARY
 from raysim.config.read import algorithm_names
 from raysim.fleet.ray_private import PACKAGING, untold
 from raysim.store.config_file import restore_paths
-from raysim.store.location import existing_location
+from raysim.store.location import fetched_location
 from raysim.store.result import ShownResult
 from raysim.store.run_folder import has_begun
 from raysim.watching.progress import display
@@ -158,7 +159,7 @@ def _rescued(head: Head, job: ClusterJob, keep: bool) -> str:
 def _fetch(head: Head, job: ClusterJob, keep: bool) -> FetchedRun | None:
     """Bring an ended run back, from its URI or through the log of a job; return None if the cluster has no folder."""
     if job.uri is not None:
-        with display() as watcher, existing_location(job.uri, watcher) as (home, _):
+        with display() as watcher, fetched_location(RemoteFolder.of(job.uri), watcher) as home:
             return FetchedRun(home.folder, _adopted(home.folder, job.paths), job.uri)
     out, sender = Path(new_place(job.out)), f"{job.id}-parcel-{secrets.token_hex(3)}"
     head.submit(shlex.join(["python", "-m", "raysim.cluster.parcel", job.stage]), sender)

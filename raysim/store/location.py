@@ -92,11 +92,24 @@ def existing_location(name: str | Path, watcher: Watcher) -> Iterator[tuple[RunL
     only = None
     if CONFIG not in remote.files() and CONFIG in above.files():
         remote, only = above, remote.name
+    with fetched_location(remote, watcher) as location:
+        run_of(location.folder if only is None else location.folder / only)
+        yield location, only
+
+
+@contextmanager
+def fetched_location(remote: RemoteFolder, watcher: Watcher) -> Iterator[RunLocation]:
+    """Yield the location of a run at a URI whose files were fetched, and not read yet.
+
+    At the end, however it comes, store the files at the URI.
+
+    Raises:
+        InputError: there is no run, or it cannot be reached.
+    """
     with _working_folder(remote.uri) as folder:
         names = fetch_run(remote, folder, copy_progress(watcher.stage, f"fetching {remote.uri}"))
-        run_of(folder if only is None else folder / only)
         with _storing(RunLocation(folder, remote.uri, mirror_to(folder, remote, names)), watcher) as location:
-            yield location, only
+            yield location
 
 
 @contextmanager

@@ -261,3 +261,10 @@ def test_a_run_that_left_nothing_is_not_offered_again(far: Path) -> None:
     with pytest.raises(InputError, match="wrong"):
         wrong_at(far, watcher)
     assert "cannot be removed" in watcher.notices[-1] and "continue with" not in watcher.notices[-1]
+
+
+def test_a_half_stored_run_is_named_by_its_uri(far: Path) -> None:
+    far.mkdir(parents=True)
+    (far / "config.toml").touch()
+    with pytest.raises(InputError, match=rf"^{far.as_uri()}: must be the folder of a run with a config.toml"):
+        raysim.resume(far.as_uri(), inline=True)
