@@ -166,7 +166,10 @@ def _fetch(head: Head, job: ClusterJob, keep: bool) -> FetchedRun | None:
     with received(head.lines(sender), out) as draft:
         run = None if draft is None else FetchedRun(out, _adopted(draft, job.paths))
     if not keep:
-        head.submit(shlex.join(["rm", "-rf", "--", str(Path(job.stage).parent)]), f"{sender}-end")
+        try:
+            head.submit(shlex.join(["rm", "-rf", "--", str(Path(job.stage).parent)]), f"{sender}-end")
+        except (OSError, RuntimeError, InputError) as error:  # the run is here all the same
+            echo(f"a copy of the run stays in {job.stage} on the cluster ({error})", err=True)
     return run
 
 

@@ -50,6 +50,15 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
+def test_a_run_that_is_here_counts_although_its_copy_stays(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = Ended(run)
+    done = finish(head, ClusterJob.of(head, JOB, tmp_path / "here"))
+    assert done.folder == tmp_path / "here" and (done.folder / "config.toml").is_file()
+    assert f"a copy of the run stays in /tmp/{JOB}/run on the cluster (nobody listens)" in capsys.readouterr().err
+
+
 def test_a_run_at_a_uri_brings_no_code_to_run(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An experiment above the run's folder would have it for one of its algorithms, and would be read as a whole."""
     monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
