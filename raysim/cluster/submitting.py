@@ -91,6 +91,10 @@ class ClusterJob:
                 )
         elif not place.is_absolute() or ".." in place.parts or place.parent.name != job:
             raise foreign
+        elif is_uri(out):
+            raise InputError(
+                f"--out = {out!r}: must be a folder here, because job {job!r} has its run at no URI; name a new one"
+            )
         return cls(job, stage, new_place(Path("runs", job) if out is None else out), paths)
 
     @property

@@ -59,6 +59,11 @@ def test_a_run_that_is_here_counts_although_its_copy_stays(
     assert f"a copy of the run stays in /tmp/{JOB}/run on the cluster (nobody listens)" in capsys.readouterr().err
 
 
+def test_a_run_in_a_folder_is_not_brought_to_a_uri(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--out = 's3://bucket/run': must be a folder here, because job 'raysim-exp"):
+        ClusterJob.of(Ended(run), JOB, "s3://bucket/run")
+
+
 def test_a_run_at_a_uri_brings_no_code_to_run(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An experiment above the run's folder would have it for one of its algorithms, and would be read as a whole."""
     monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
