@@ -39,6 +39,8 @@ LONGEST_NAME = 60  # characters of the experiment's name in a job's id
 MAX_DATA = 64 * 2**20  # bytes of data that may go with a job: all of it passes through the memory of the head
 NAMED_ENTRIES = 3  # largest entries that the message about a large folder names
 
+NAMED_THERE = "put it on storage that the cluster sees and name its path there"  # remedy for large data
+
 JobFiles = tuple[Path, str, tuple[str, ...]]
 """Working folder of a job, the experiment's name there, and a `key.path=value` for each file that has moved."""
 
@@ -207,21 +209,26 @@ def staged(config: str, experiment: Experiment) -> Iterator[JobFiles]:
             shutil.copyfile(file, folder / file.name)
         for module in experiment.own_code:
             code = Path(next(iter(getattr(module, "__path__", ())), module.__file__ or ""))
+            room -= _checked_size(f"{module.__name__} at", code, room, "move large files out of it")
             _copy(code, folder / code.name)
         changes = []
         for own in own_files(experiment):
             for path, place in own.places:
-                size = path.stat().st_size if path.is_file() else sum(sent_sizes(path, UNWANTED).values())
-                if size > room:
-                    raise InputError(
-                        f"{own.key} = {str(path)!r} has {_mib(size)}: must be at most {_mib(room)} to be sent with a "
-                        "job; put it on storage that the cluster sees and name its path there, or send it by "
-                        "--working-dir"
-                    )
-                room -= size
+                room -= _checked_size(f"{own.key} =", path, room, NAMED_THERE)
                 _copy(path, folder / place)
             changes.append(f"{own.key}={own.value}")
         yield folder, file.name if file.is_file() else config, tuple(changes)
+
+
+def _checked_size(key: str, path: Path, room: int, remedy: str) -> int:
+    """Return the bytes of a file or folder; raise InputError if they are more than a job has room for."""
+    size = path.stat().st_size if path.is_file() else sum(sent_sizes(path, UNWANTED).values())
+    if size > room:
+        raise InputError(
+            f"{key} {str(path)!r} has {_mib(size)}: must be at most {_mib(room)} to be sent with a job; {remedy}, "
+            "or send it by --working-dir"
+        )
+    return size
 
 
 def _copy(path: Path, place: Path) -> None:

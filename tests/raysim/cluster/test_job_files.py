@@ -148,3 +148,16 @@ def test_the_file_must_be_in_the_folder_that_is_sent(folder: Path) -> None:
         checked_folder(folder / "other", file)
     with pytest.raises(InputError, match="must be a folder that exists"):
         checked_folder(folder / "nosuch", file)
+
+
+def test_code_goes_if_it_is_small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "large_package").mkdir()
+    (folder / "large_package" / "__init__.py").write_text("from algorithms.fedavg import fedavg as flat\n")
+    (folder / "large_package" / "data.bin").write_bytes(bytes(2000))
+    file = write(folder / "exp.toml", algorithm={"name": "large_package:flat"})
+    monkeypatch.setattr(submitting, "MAX_DATA", 1000)
+    try:
+        with pytest.raises(InputError, match=r"large_package at '.*' has 0.0 MiB: must be at most 0.0 MiB .* move"):
+            staged(file, read_experiment(file)).__enter__()
+    finally:
+        sys.modules.pop("large_package", None)
