@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO, TextIO, cast
 
 from partitioning.common.disk import report_full_disk
+from raysim.common.files import sync
 
 LIMIT = 2**30  # bytes of a folder: the head keeps the logs of its jobs
 ENTRY = 2**15  # bytes that a file or folder counts beside its content, far more than its header in the archive
@@ -76,7 +77,10 @@ def received(lines: Iterable[str], folder: Path, limit: int = LIMIT) -> Iterator
         with _damage_reported(), _Archive(archive) as file, tarfile.open(fileobj=file, mode="r:") as tar:
             tar.extractall(draft, filter=_PlainEntries(limit))
         yield draft
+        # The cluster's copy is removed next, so a power failure must not take this one.
+        sync(*draft.rglob("*"), draft)
         draft.rename(folder)
+        sync(folder.parent)
 
 
 def _collect(lines: Iterable[str], archive: Path, limit: int) -> int:

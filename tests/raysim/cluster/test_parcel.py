@@ -1,6 +1,7 @@
 """A folder through a log: it arrives as it was, or not at all."""
 
 import io
+import os
 import tarfile
 import zlib
 from base64 import b64encode
@@ -152,3 +153,16 @@ def test_a_file_may_come_before_its_folder_and_has_the_permissions_of_a_new_one(
     (tmp_path / "folder").mkdir()
     for path, like in (("here/a/b", "new"), ("here/a", "folder")):
         assert (tmp_path / path).stat().st_mode == (tmp_path / like).stat().st_mode
+
+
+def test_what_arrived_survives_a_power_failure(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced, fsync = set[int](), os.fsync
+
+    def noted(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.add(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    receive(sent(run), tmp_path / "here")
+    here = tmp_path / "here"
+    assert {path.stat().st_ino for path in (tmp_path, here, *here.rglob("*"))} <= synced
