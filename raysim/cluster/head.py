@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -133,7 +134,7 @@ class Head(JobSubmissionClient):
         """
         from aiohttp import ClientError
 
-        lost_at = time.monotonic() + LOST_SECONDS
+        lost_at = inf
         while True:
             count, rest = 0, ""  # Each connection sends the log from its beginning.
             try:
@@ -144,12 +145,15 @@ class Head(JobSubmissionClient):
                         if count > self._read[job]:
                             self._read[job] = count
                             yield line[:MAX_LINE]
-                    rest, lost_at = rest[:MAX_LINE], time.monotonic() + LOST_SECONDS
+                    rest, lost_at = rest[:MAX_LINE], inf
                 if self.details(job).status.is_terminal():
                     yield from [rest] if rest else []
                     return
+                lost_at = inf
             except (OSError, RuntimeError, ClientError) as error:
-                if time.monotonic() > lost_at:
+                # A job may have been silent for hours, so the time counts from the first failure.
+                lost_at = min(lost_at, time.monotonic() + LOST_SECONDS)
+                if time.monotonic() >= lost_at:
                     raise HeadLostError(f"the head at {self.address} does not answer any more") from error
             time.sleep(1)
 

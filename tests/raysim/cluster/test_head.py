@@ -17,7 +17,7 @@ import ray
 from aiohttp import ServerDisconnectedError
 from ray.job_submission import JobStatus
 
-from raysim.cluster.head import MAX_LINE, Head
+from raysim.cluster.head import LOST_SECONDS, MAX_LINE, Head, HeadLostError
 from raysim.common.errors import InputError
 from raysim.fleet.ray_runtime import check_answers
 
@@ -200,3 +200,42 @@ def test_a_log_goes_on_where_a_server_between_did_not_let_it_through(monkeypatch
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     assert list(Client().lines("job")) == ["one", "two"]
     assert len(tries) == 3
+
+
+class Interrupted(Head):
+    """Head whose connection breaks after a silence, so often; its clock shows only the waits."""
+
+    def __init__(self, silence: float, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.address, self._read = "http://127.0.0.1:1", Counter()
+        self.now, self._silence, self._times = 1000.0, silence, times
+
+        def sleep(seconds: float) -> None:
+            self.now += seconds
+
+        clock = SimpleNamespace(monotonic=lambda: self.now, sleep=sleep)
+        monkeypatch.setattr("raysim.cluster.head.time", clock)
+
+    def _tail(self, job: str) -> Iterator[str]:
+        self._times -= 1
+        if self._times < 0:
+            yield "one\ntwo\n"
+            return
+        if self._silence:
+            yield "one\n"
+            self.now += self._silence
+        raise RuntimeError("WebSocket connection closed unexpectedly with close code 1006")
+
+    def get_job_info(self, job: str) -> Any:
+        return SimpleNamespace(status=JobStatus.SUCCEEDED)
+
+
+def test_a_connection_that_breaks_after_a_long_silence_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(Interrupted(3600, 1, monkeypatch).lines("job")) == ["one", "two"]
+
+
+def test_a_head_without_an_answer_for_half_a_minute_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(Interrupted(0, 29, monkeypatch).lines("job")) == ["one", "two"]
+    head = Interrupted(0, 100, monkeypatch)
+    with pytest.raises(HeadLostError, match="does not answer any more"):
+        list(head.lines("job"))
+    assert 1000 + LOST_SECONDS <= head.now <= 1001 + LOST_SECONDS
