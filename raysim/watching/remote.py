@@ -3,6 +3,8 @@
 import json
 import os
 from collections.abc import Callable
+from functools import partial
+from threading import RLock
 from typing import Any, TextIO
 
 from algorithms import Block
@@ -35,12 +37,19 @@ class RemoteWatcher(Watcher):
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._lock = RLock()  # the writer of checkpoints and the loggers have notices, from threads of their own
+        self._beside: Callable[[], str] = str
+        self._said = ""
         self._updates = 0
         self._round: tuple[int, dict[str, float]] | None = None
         self._is_due = at_most_every(SECONDS)
 
     def stage(self, text: str) -> None:
         self._write_now("stage", text)
+
+    def beside(self, current: Callable[[], str]) -> None:
+        self._beside = current
+        self._flush()
 
     def notice(self, text: str) -> None:
         self._write_now("notice", text)
@@ -49,26 +58,33 @@ class RemoteWatcher(Watcher):
         self._write_now("begin", name, rounds, cohort, done)
 
     def block(self, block: Block) -> None:
-        self._updates += len(block.clients)
+        with self._lock:
+            self._updates += len(block.clients)
         if self._is_due():
             self._flush()
 
     def round(self, round_number: int, metrics: dict[str, float]) -> None:
-        self._round, self._updates = (round_number, metrics), 0
+        with self._lock:
+            self._round, self._updates = (round_number, metrics), 0
         if self._is_due():
             self._flush()
 
     def _flush(self) -> None:
-        """Write the events held back, in their order."""
-        if self._round is not None:
-            self._write("round", *self._round)
-        if self._updates:
-            self._write("block", self._updates)
-        self._round, self._updates = None, 0
+        """Write the events held back, in their order, and the work beside the rounds if it is another by now."""
+        with self._lock:
+            if self._round is not None:
+                self._write("round", *self._round)
+            if self._updates:
+                self._write("block", self._updates)
+            self._round, self._updates = None, 0
+            if (text := self._beside()) != self._said:
+                self._said = text
+                self._write("beside", text)
 
     def _write_now(self, *event: Any) -> None:
-        self._flush()
-        self._write(*event)
+        with self._lock:
+            self._flush()
+            self._write(*event)
 
     def _write(self, *event: Any) -> None:
         print(MARK + json.dumps(event), file=self._stream, flush=True)
@@ -93,6 +109,8 @@ def replay(line: str, watcher: Watcher, rewrite: Callable[[str], str] = str) -> 
             watcher.stage(rewrite(text))
         case ["notice", str(text)]:
             watcher.notice(rewrite(text))
+        case ["beside", str(text)]:
+            watcher.beside(partial(str, rewrite(text)))
         case ["begin", str(name), int(rounds), int(cohort), int(done)] if (
             0 <= done <= rounds < MOST and 0 < cohort < MOST
         ):

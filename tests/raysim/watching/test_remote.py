@@ -2,11 +2,15 @@
 
 import io
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import Any
 
+from rich.progress import Progress
+
 from algorithms import Block
+from partitioning.cli.console import Console
 from raysim.watching import remote
-from raysim.watching.progress import Watcher
+from raysim.watching.progress import BarWatcher, Watcher
 from raysim.watching.remote import RemoteWatcher, replay
 
 
@@ -69,3 +73,53 @@ def test_thousands_of_rounds_are_few_lines_and_the_last_is_among_them() -> None:
 def test_other_lines_are_not_taken() -> None:
     assert not replay("Traceback (most recent call last):", Recorder())
     assert not replay(f"{remote.MARK}of my own", Recorder())
+
+
+def test_a_follower_learns_when_ray_starts_and_when_it_runs() -> None:
+    stream, beside = io.StringIO(), ["Ray starts if this takes long"]
+    watcher = RemoteWatcher(stream)
+    watcher.beside(lambda: beside[-1])
+    for text in ("Ray starts if this takes long", "starting Ray", "starting Ray", ""):
+        beside.append(text)
+        watcher.notice("a block")
+    shown = [each for each in replayed(stream) if each[0] == "stage"]
+    assert shown == [("stage", "Ray starts if this takes long"), ("stage", "starting Ray")]
+
+
+def test_the_start_of_ray_stays_on_a_followers_screen_until_it_is_over() -> None:
+    stream, beside = io.StringIO(), ["starting Ray"]
+    told, bars = RemoteWatcher(stream), Progress(console=Console(file=io.StringIO()))
+    shown, place = BarWatcher(bars), 0
+
+    def follow() -> bool:
+        nonlocal place
+        lines = stream.getvalue().splitlines()
+        assert all(replay(line, shown) for line in lines[place:])
+        place = len(lines)
+        return bars.tasks[0].visible and bars.tasks[0].description == "starting Ray"
+
+    told.beside(lambda: beside[-1])
+    told.begin("fedavg", 8, 4)
+    told.block(Block(0, (1, 2), 2))
+    told.notice("half a round")
+    assert follow() and bars.tasks[-1].completed == 0.5
+    beside.append("")
+    told.notice("Ray runs")
+    assert not follow() and not bars.tasks[0].visible
+
+
+def test_lines_of_several_threads_stay_whole() -> None:
+    class Slow(io.StringIO):
+        def write(self, text: str) -> int:
+            written = super().write(text)
+            if other.ident is None:
+                other.start()
+                other.join(0.2)
+            return written
+
+    stream = Slow()
+    watcher = RemoteWatcher(stream)
+    other = Thread(target=watcher.notice, args=("of another thread",))
+    watcher.notice("of the run")
+    other.join()
+    assert replayed(stream) == [("notice", "of the run"), ("notice", "of another thread")]
