@@ -56,7 +56,7 @@ def check_files(key: str, folder: Path) -> None:
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() and not is_inside(path, *own_places(folder)):
             raise InputError(
-                f"{key} = {str(folder)!r}: {path.name} is a link to {os.fspath(path.resolve())[:LONGEST]!r}, which is "
+                f"{key} = {str(folder)!r}: {path.name} is a link to {os.path.realpath(path)[:LONGEST]!r}, which is "
                 "not in the folder: must be a file in it; copy the file if you trust the link"
             )
         if path.exists() and not (path.is_file() or path.is_dir()):
@@ -138,15 +138,17 @@ def _parsed(parse: Any, file: Path) -> Any:
 
 def _texts(value: Any, below: Collection[str] | None = None) -> Iterator[str]:
     """Yield the texts in a value, however deep they are; with `below`, only those under one of these keys."""
-    waiting = [(value, below is None)]
+    waiting, seen = [(value, below is None)], set[tuple[int, bool]]()
     while waiting:
         item, is_wanted = waiting.pop()
         if isinstance(item, str) and is_wanted:
             yield item
-        elif isinstance(item, dict):
-            waiting += [(inner, is_wanted or key in (below or ())) for key, inner in item.items()]
-        elif isinstance(item, list):
-            waiting += [(inner, is_wanted) for inner in item]
+        elif isinstance(item, dict | list) and (id(item), is_wanted) not in seen:
+            seen.add((id(item), is_wanted))  # by an alias of YAML, it may stand in many places, and in itself
+            if isinstance(item, dict):
+                waiting += [(inner, is_wanted or key in (below or ())) for key, inner in item.items()]
+            else:
+                waiting += [(inner, is_wanted) for inner in item]
 
 
 def _check_inside(key: str, file: Path, name: str) -> None:

@@ -16,6 +16,7 @@ import transformers
 from PIL import Image
 
 from raysim.common.errors import InputError
+from raysim.common.hub import check_data_folder
 from raysim.data.hub import read_hub
 from raysim.data.tokens import _load
 from raysim.models.language import language
@@ -241,3 +242,13 @@ def test_a_data_set_is_not_read_from_a_pipe(name: str, tmp_path: Path) -> None:
     os.mkfifo(folder / name)
     with pytest.raises(InputError, match=rf"data.dataset = .*: {name} is neither a file nor a folder"):
         read_hub(f"hf:{folder}", None, "label")
+
+
+LAUGHS = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9 if n else ['x'])}]" for n in range(30)]
+
+
+@pytest.mark.parametrize("text", ["a: &a [*a]", "\n".join(LAUGHS)], ids=["in itself", "9^29"])
+def test_aliases_of_a_description_are_followed_once(text: str, tmp_path: Path) -> None:
+    (tmp_path / ".huggingface.yaml").write_text(f"path: ../outside\n{text}\n")
+    with pytest.raises(InputError, match=r"\.huggingface\.yaml names '\.\./outside', which is not in the folder"):
+        check_data_folder("data.dataset", tmp_path)
