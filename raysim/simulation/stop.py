@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 NOTICE = b"stopping after this round; send the signal again to stop now\n"
@@ -36,7 +36,8 @@ class Stop:
             raise KeyboardInterrupt
         self.asked = True
         # Write past Python's streams: the signal may have interrupted a write to them.
-        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, NOTICE)
+        with suppress(OSError, ValueError):  # the terminal may be gone, and the stream closed
+            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, NOTICE)
 
 
 @contextmanager
