@@ -9,11 +9,14 @@ from typing import Any
 
 import ray
 
-from raysim.common.errors import InputError
+from raysim.common.errors import InputError, RetriesSpentError
 from raysim.fleet.calls import ActorLostError, fetch_results
 from raysim.fleet.machine import keep_memory
 from raysim.fleet.ray_runtime import running
 from raysim.fleet.resources import capacity, living_nodes
+
+LOOK_SECONDS = 15
+"""Seconds without a result after which a look follows whether a process still fits a node."""
 
 
 class ProcessPool:
@@ -63,8 +66,17 @@ class ProcessPool:
         self._under_way[task.remote(function, *given)] = key
 
     def next(self) -> tuple[Any, Any]:
-        """Wait for a call, and return its key and its value, or the `ActorLostError` of a process that died."""
-        ready, _ = ray.wait(list(self._under_way), num_returns=1)
+        """Wait for a call, and return its key and its value, or the `ActorLostError` of a process that died.
+
+        Raises:
+            RetriesSpentError: no living node has room for a process any more.
+        """
+        while not (ready := ray.wait(list(self._under_way), num_returns=1, timeout=LOOK_SECONDS)[0]):
+            if not capacity(self._cpus, _node_cpus()):  # Ray itself would wait in silence
+                raise RetriesSpentError(
+                    f"no process is left, and none of Ray's {len(living_nodes())} living nodes has {self._cpus} CPUs; "
+                    "start a node that has"
+                )
         key = self._under_way.pop(ready[0])
         try:
             return key, fetch_results(ready[0])
@@ -75,7 +87,7 @@ class ProcessPool:
         """Start Ray, and return the number of processes that fit it."""
         here = max(1, (os.cpu_count() or 1) // self._cpus)
         self._stack.enter_context(running((self._workers or here) * self._cpus, self._address))
-        nodes = [node["Resources"].get("CPU", 0.0) for node in living_nodes()]
+        nodes = _node_cpus()
         fitting = int(capacity(self._cpus, nodes))
         if not fitting:
             raise InputError(
@@ -84,6 +96,10 @@ class ProcessPool:
             )
         self._room = min(self._workers or fitting, fitting)
         return self._room
+
+
+def _node_cpus() -> list[float]:
+    return [node["Resources"].get("CPU", 0.0) for node in living_nodes()]
 
 
 def _call(function: Callable[..., Any], *given: Any) -> Any:
