@@ -9,6 +9,7 @@ from threading import Lock
 from typing import Any
 
 from partitioning.common.text import caption
+from raysim.fleet.traffic import TRAFFIC
 from raysim.watching.loggers.logger import LoggedRun
 
 PUBLISH_SECONDS = 5.0
@@ -18,7 +19,7 @@ COUNTED: Mapping[str, tuple[str, str]] = {
     "updates": ("raysim_client_updates", ""),
     "nonfinite": ("raysim_nonfinite_updates", ""),
     **{f"bytes_{way}": ("raysim_protocol_bytes", way) for way in ("up", "down")},
-    **{f"machine_bytes_{kind}": ("raysim_measured_bytes", kind) for kind in ("driver", "inlined", "moved")},
+    **{f"machine_bytes_{kind}": ("raysim_measured_bytes", kind) for kind in TRAFFIC},
     **{
         f"seconds_{stage}": ("raysim_stage_seconds", stage)
         for stage in ("sample", "send", "train", "sum", "aggregate", "evaluate", "write")

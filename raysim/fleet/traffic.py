@@ -13,6 +13,9 @@ import numpy as np
 INLINE_LIMIT = 100 * 1024
 """Size in bytes below which Ray inlines a returned object in its message, and thus in the driver's memory."""
 
+TRAFFIC = ("driver", "inlined", "moved", "crossed")
+"""Counts of `Traffic` that have columns `machine_bytes_*` of their own."""
+
 
 @dataclass
 class Traffic:

@@ -16,6 +16,7 @@ from algorithms import RoundReport, State
 from raysim.common.errors import StoppedError
 from raysim.common.log import LOG
 from raysim.fleet import RunFleet
+from raysim.fleet.traffic import TRAFFIC
 from raysim.measures.evaluate import Evaluation
 from raysim.measures.selection import ROUNDS_AFTER
 from raysim.measures.twins import twins_of, verdict
@@ -27,9 +28,6 @@ from raysim.watching.progress import Watcher
 
 LOGGED_ROUNDS, LOG_SECONDS = 10, 10.0
 """First rounds that are all logged, and seconds between later log lines of rounds without an evaluation."""
-
-TRAFFIC = ("driver", "inlined", "moved", "crossed")
-"""Counts of bytes in columns of their own."""
 
 LOGGED_METRICS = ("accuracy", "loss", "miou")
 """Endings of the columns that the log shows."""

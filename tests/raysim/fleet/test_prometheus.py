@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from raysim.fleet.prometheus import PrometheusLogger
+from raysim.fleet.traffic import TRAFFIC
 from raysim.watching.progress import Watcher
 from tests.kit.runs import quick_run
 
@@ -94,3 +96,9 @@ def test_the_endpoint_tells_of_rounds_and_actors(tmp_path: Path, monkeypatch: py
     assert found["ray_raysim_stage_seconds_total", "radfed", "train"] == pytest.approx(seconds)
     assert found["ray_raysim_client_actors", "", ""] == 1
     assert found.get(("ray_raysim_client_actor_deaths_total", "", ""), 0) == int(kills)
+
+
+def test_all_measured_bytes_are_counted() -> None:
+    logger = PrometheusLogger()
+    logger.round(1, {f"machine_bytes_{kind}": 1.0 for kind in TRAFFIC})
+    assert {kind for name, _, kind in logger._totals if name == "raysim_measured_bytes"} == {*TRAFFIC}
