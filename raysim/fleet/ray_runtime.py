@@ -264,9 +264,10 @@ def _cleared() -> Iterator[Path]:
 
 def _temporary() -> str:
     """Return the folder for temporary folders, with a path short enough for the names of sockets."""
-    for place in (os.environ.get("RAY_TMPDIR"), tempfile.gettempdir()):
-        if place and Path(place).is_dir() and len(os.fsencode(place)) + len("/raysim-xxxxxxxx") <= LONGEST_FOLDER:
-            return str(Path(place).resolve())
+    for place in filter(None, (os.environ.get("RAY_TMPDIR"), tempfile.gettempdir())):
+        folder = Path(place).resolve()
+        if folder.is_dir() and len(os.fsencode(folder)) + len("/raysim-xxxxxxxx") <= LONGEST_FOLDER:
+            return str(folder)
     return "/tmp"
 
 

@@ -1,11 +1,14 @@
 """Rays that this process starts, one after the other."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from raysim.common.errors import InputError
 from raysim.fleet.calls import START_SECONDS, ActorTimeouts, fetch_results
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.ray_runtime import NODE_WAIT, check_answers
+from raysim.fleet.ray_runtime import LONGEST_FOLDER, NODE_WAIT, _temporary, check_answers
 
 pytestmark = pytest.mark.usefixtures("own_ray")
 
@@ -29,3 +32,13 @@ def test_two_runs_one_after_the_other_that_are_done_before_ray_has_started() -> 
             pass
     with ClientActors(1) as last:
         assert fetch_results([handle.fingerprint.remote() for handle in last.pool.handles()], 180) == [last.fingerprint]
+
+
+def test_a_short_link_to_a_long_folder_has_no_room_for_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = Path("/tmp", f"l{os.getpid()}")
+    link.symlink_to(tmp_path)
+    try:
+        monkeypatch.setenv("RAY_TMPDIR", str(link))
+        assert len(_temporary()) + len("/raysim-xxxxxxxx") <= LONGEST_FOLDER < len(str(tmp_path))
+    finally:
+        link.unlink()
