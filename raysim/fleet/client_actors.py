@@ -26,7 +26,7 @@ class ClientActors:
     If their number is left to raysim, they start only in a run that proves long; see `ActorPool`.
 
     A pinned actor has the clients of one site and runs on a node with the label site=NAME. Models travel to it; the
-    data stay. See `ActorPool` for the start.
+    data stay.
 
     Args:
         actors, cpus_per_actor, gpus_per_actor, labels, group, pinned: keys of `[fleet]`; see `ActorDemand`.
