@@ -85,13 +85,11 @@ def run(
     watcher, stop = watcher or default_watcher(), stop or Stop()
     options = RunOptions(actors, inline, address, fleet, watcher, stop, Stopwatch(started))
     experiment = read_experiment(config, changes)
-    with (
-        new_location(new_out(config, out), options.watcher) as location,
-        report_if_stopped(location),
-        _counted("run", location.folder, options),
-    ):
+    with new_location(new_out(config, out), options.watcher) as location, report_if_stopped(location):
+        with _counted("run", location.folder, options):
+            results = run_experiment(experiment, location, options)
         # The report comes last, so that no error in it removes trained models.
-        return _with_report("run", location, run_experiment(experiment, location, options), options)
+        return _with_report("run", location, results, options)
 
 
 def resume(
@@ -118,13 +116,11 @@ def resume(
     """
     watcher, stop = watcher or default_watcher(), stop or Stop()
     options = RunOptions(actors, inline, address, fleet, watcher, stop, Stopwatch(started))
-    with (
-        existing_location(folder, options.watcher) as (location, only),
-        report_if_stopped(location),
-        _counted("resume", location.folder, options),
-    ):
+    with existing_location(folder, options.watcher) as (location, only), report_if_stopped(location):
+        with _counted("resume", location.folder, options):
+            results = resume_experiment(location, options, only)
         # Write the report even if nothing was left to do: the page may date from before the run diverged.
-        return _with_report("resume", location, resume_experiment(location, options, only), options)
+        return _with_report("resume", location, results, options)
 
 
 def read_experiment(config: str | Path | Mapping[str, Any], changes: Iterable[str] = ()) -> Experiment:
