@@ -35,7 +35,7 @@ from raysim.store.config_file import write_config
 from raysim.store.location import RunLocation, existing_location, new_location
 from raysim.store.result import AlgorithmResult
 from raysim.store.resume import check_fingerprint, read_result, stored_experiment
-from raysim.store.run_folder import existing_folder, has_begun, run_folder
+from raysim.store.run_folder import existing_folder, has_begun, locked, run_folder
 from raysim.store.wall_clock import CommandTime, read_commands, write_commands
 from raysim.watching.log import log_command_time, log_population, run_log
 from raysim.watching.loggers.logger import LoggedRun, loggers_of
@@ -208,7 +208,8 @@ def _counted(command: str, folder: Path, options: RunOptions) -> Iterator[None]:
         stages = options.stopwatch.stop()
         with suppress(Exception):  # the first error matters, and not the times
             if any(each.algorithm for each in stages) and has_begun(folder):
-                write_commands(folder, [*read_commands(folder), CommandTime(command, stages)])
+                with locked(folder):  # another process may continue the run by now, and write its own times
+                    write_commands(folder, [*read_commands(folder), CommandTime(command, stages)])
         raise
 
 

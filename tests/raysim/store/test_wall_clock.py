@@ -1,6 +1,7 @@
 """`wall-clock.json`: the stages of a run's commands."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -8,9 +9,12 @@ import pytest
 
 import raysim
 from raysim.common.errors import InputError, StoppedError
-from raysim.common.names import WALL_CLOCK
+from raysim.common.names import CONFIG, RUN_LOG, WALL_CLOCK
 from raysim.report.commands import breakdown
 from raysim.report.read import read_runs
+from raysim.simulation.api import _counted
+from raysim.simulation.options import RunOptions
+from raysim.store.run_folder import locked
 from raysim.store.wall_clock import CommandTime, read_commands, write_commands
 from raysim.watching.stopwatch import STAGES, StageTime
 from tests.kit.runs import Breaks
@@ -87,3 +91,31 @@ def test_a_damaged_file_costs_only_the_times(run: raysim.Run) -> None:
     raysim.resume(run.folder, inline=True)
     (only,) = read_commands(run.folder)
     assert only.command == "resume"
+
+
+def test_a_command_whose_report_fails_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> Path:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("raysim.report.page.write_report", fails)
+    with pytest.raises(ZeroDivisionError):
+        raysim.run(EXPERIMENT, tmp_path / "run", inline=True)
+    assert [each.command for each in read_commands(tmp_path / "run")] == ["run"]
+
+
+def fail_in(folder: Path) -> None:
+    """A command that fails while an algorithm trains."""
+    options = RunOptions()
+    with suppress(ZeroDivisionError), _counted("run", folder, options):
+        options.stopwatch.enter("training", "fedavg")
+        raise ZeroDivisionError
+
+
+def test_a_command_that_fails_leaves_the_times_to_a_process_that_continues_the_run(tmp_path: Path) -> None:
+    for name in (CONFIG, RUN_LOG):
+        (tmp_path / name).touch()
+    with locked(tmp_path):
+        fail_in(tmp_path)
+    assert read_commands(tmp_path) == []
+    fail_in(tmp_path)
+    assert [each.command for each in read_commands(tmp_path)] == ["run"]
