@@ -225,6 +225,8 @@ class AlgorithmFolder:
         self._updates.finish()
         sync(*(path for path in self.path.iterdir() if path.is_file()), self.path)
         write_summary(self.path / SUMMARY, summary)
+        # Nothing is left to resume from, so the summary must survive a power failure first.
+        sync(self.path / SUMMARY, self.path)
         tidy(self.path)
 
     def stop(self, reason: Mapping[str, Any]) -> None:

@@ -179,3 +179,23 @@ def test_a_row_that_cannot_be_written_is_not_lost_in_silence(tmp_path: Path) -> 
     with pytest.raises(pa.ArrowException):
         files.append({"round": 3}, a_round({}))
     assert journal(files.path / "metrics.journal")["round"].to_pylist() == [1]
+
+
+def test_a_finished_algorithm_survives_a_power_failure_before_its_checkpoints_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = torch.nn.Linear(2, 2)
+    layouts = Sharing().divide(Layout.of(module))
+    model, personal = (layout.pack(module.state_dict()) for layout in (layouts.shared, layouts.personal))
+    awaited = list[Path]()
+
+    def goes(path: Path) -> None:
+        assert {path / "summary.json", path} <= {*awaited[-2:]}
+        tidied.append(path)
+
+    tidied = list[Path]()
+    monkeypatch.setattr("raysim.store.algorithm_folder.sync", lambda *paths: awaited.extend(paths))
+    monkeypatch.setattr("raysim.store.algorithm_folder.tidy", goes)
+    with closing(AlgorithmFolder(tmp_path / "fedavg", [])) as files:
+        files.finish(State(0, 0, model, personal, personal), layouts, {"rounds": 0, "metrics": {}}, {})
+    assert tidied == [files.path]
