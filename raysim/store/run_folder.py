@@ -103,7 +103,7 @@ def remove_made(folder: Path, patterns: Iterable[str]) -> None:
                 with suppress(OSError):
                     path.rmdir()
             else:
-                path.unlink()
+                path.unlink(missing_ok=True)  # a process that reads the run may tidy it, too
 
 
 def remove_empty(created: Iterable[Path]) -> None:

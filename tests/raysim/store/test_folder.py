@@ -20,7 +20,7 @@ from raysim.simulation.failures import offer_resume
 from raysim.simulation.options import RunOptions
 from raysim.store.algorithm_folder import UPDATES, AlgorithmFolder, metrics_schema
 from raysim.store.location import RunLocation
-from raysim.store.run_folder import run_folder
+from raysim.store.run_folder import remove_made, run_folder
 from tests.kit.logged import Heard
 
 CHECKPOINT = f"checkpoint/round-1-{'0' * 64}.safetensors"
@@ -199,3 +199,17 @@ def test_a_finished_algorithm_survives_a_power_failure_before_its_checkpoints_go
     with closing(AlgorithmFolder(tmp_path / "fedavg", [])) as files:
         files.finish(State(0, 0, model, personal, personal), layouts, {"rounds": 0, "metrics": {}}, {})
     assert tidied == [files.path]
+
+
+def test_two_processes_may_tidy_a_folder_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "metrics.journal").touch()
+    glob = Path.glob
+
+    def listed(path: Path, pattern: str) -> list[Path]:
+        found = list(glob(path, pattern))
+        for each in found:
+            each.unlink()  # the other one is faster
+        return found
+
+    monkeypatch.setattr(Path, "glob", listed)
+    remove_made(tmp_path, ["*.journal"])
