@@ -217,10 +217,12 @@ class Sweeper:
         changing = [name for name in files if name not in self._synced]
         if changing:
             try:
+                # A file that fills up after this moment has later records, which need another wait.
+                full = [name for name in changing if self._is_full(name)]
                 sync(*(self._folder / name for name in changing), self._folder)
             except FileNotFoundError as error:
                 raise DamagedError(f"{error.filename} is missing: personal state is lost") from None
-        self._synced.update(name for name in changing if self._is_full(name))
+            self._synced.update(full)
 
     def sweep(self, round_number: int, needed: set[str], ledger: PersonalLedger) -> None:
         """Remove unneeded files.

@@ -299,3 +299,20 @@ def test_rounds_are_the_ones_that_a_snapshot_needs() -> None:
     assert now.rounds == {4}
     chosen = snapshot(2, PersonalLedger()).state
     assert Snapshot(now.state, RunProgress(now.progress.result, 9, chosen)).rounds == {2, 4}
+
+
+def test_a_file_that_fills_up_while_it_is_awaited_is_awaited_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    awaited: list[list[str]] = []
+
+    def waits(*paths: Path) -> None:
+        awaited.append([path.name for path in paths])
+        (tmp_path / "a.bin").write_bytes(bytes(20))  # a client update ends meanwhile
+
+    monkeypatch.setattr("raysim.store.checkpoint.sync", waits)
+    (tmp_path / "a.bin").write_bytes(bytes(10))
+    sweeper = Sweeper(tmp_path, full=20)
+    for _ in range(3):
+        sweeper.sync(["a.bin"])
+    assert awaited == [["a.bin", tmp_path.name]] * 2
