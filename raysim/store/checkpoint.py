@@ -118,9 +118,7 @@ class Checkpoints:
         journals = {name: astuple(mark) for name, mark in marks.items()}
         about = {"identity": self._identity, "files": files, "journals": journals, **held}
         self._sweeper.sync(files)
-        if not self._folder.exists():
-            self._folder.mkdir()
-            sync(self._run)
+        self._folder.mkdir(exist_ok=True)
         aside = self._folder / ".partial"
         try:
             with report_full_disk(self._folder):
@@ -133,7 +131,7 @@ class Checkpoints:
                 aside.replace(self._folder / f"round-{snapshot.state.round:09}-{sha256(aside)}.safetensors")
         finally:
             aside.unlink(missing_ok=True)
-        sync(self._folder)
+        sync(self._folder, self._run)
         for old in sorted(self._files())[:-NEWEST]:
             old.unlink(missing_ok=True)
         self._sweeper.sweep(snapshot.state.round, set(files), personal)

@@ -316,3 +316,16 @@ def test_a_file_that_fills_up_while_it_is_awaited_is_awaited_again(
     for _ in range(3):
         sweeper.sync(["a.bin"])
     assert awaited == [["a.bin", tmp_path.name]] * 2
+
+
+def test_each_checkpoint_waits_for_the_entries_of_its_algorithms_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The personal store may begin after the first checkpoint, such as with a later phase."""
+    awaited: list[Path] = []
+    monkeypatch.setattr("raysim.store.checkpoint.sync", lambda *paths: awaited.extend(paths))
+    checkpoints = Checkpoints(tmp_path, ALGORITHM, {"cpu": "x"})
+    for number in (1, 2):
+        awaited.clear()
+        checkpoints.write(snapshot(number, PersonalLedger()), {})
+        assert tmp_path in awaited
