@@ -6,14 +6,14 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from math import inf
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from partitioning.common.disk import DiskFullError, report_full_disk, write_whole
-from partitioning.common.paths import open_regular, read_bytes, regular
+from partitioning.common.paths import open_regular, regular
 from raysim.common.errors import DamagedError
 
 CHUNK = 2**20
@@ -21,6 +21,9 @@ CHUNK = 2**20
 
 GROUP = 1000
 """Batches that are joined at once."""
+
+ROWS = 2**20
+"""Rows that the end of a journal holds at once: a long run may have hundreds of millions."""
 
 
 @dataclass(frozen=True)
@@ -97,13 +100,15 @@ class Journal:
             DamagedError: the journal is not as it was written.
         """
         self.close()
-        content = read_bytes(self._path) if self._path.is_file() else b""
-        if JournalMark().after(content) != self.mark:
-            raise DamagedError(f"{self._path} is damaged: its rows are not those that were written")
-        with pa.ipc.open_stream(content) as stream:
-            table = joined(stream, stream.schema)
-        with write_whole(self._path.with_suffix(".parquet")) as aside:
-            pq.write_table(table, aside)
+        self.check()
+        with (
+            pa.OSFile(str(regular(self._path))) as file,
+            pa.ipc.open_stream(file) as stream,
+            write_whole(self._path.with_suffix(".parquet")) as aside,
+            pq.ParquetWriter(aside, stream.schema) as writer,
+        ):
+            for table in _tables(stream, ROWS):
+                writer.write_table(table)
 
     def close(self) -> None:
         """Stop writing; the rows stay."""
@@ -130,10 +135,25 @@ def joined(rounds: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
         rounds: batches of a journal.
         schema: columns of the rows.
     """
-    parts, left = [schema.empty_table()], iter(rounds)
-    while group := list(islice(left, GROUP)):
-        parts.append(pa.Table.from_batches(group).combine_chunks())
-    return pa.concat_tables(parts).combine_chunks()
+    return pa.concat_tables([schema.empty_table(), *_tables(rounds, inf)]).combine_chunks()
+
+
+def _tables(rounds: Iterable[pa.RecordBatch], most: float) -> Iterator[pa.Table]:
+    """Yield the rows of many small batches as tables of one chunk, and of `most` rows or a batch more."""
+    waiting, parts, rows = list[pa.RecordBatch](), list[pa.Table](), 0
+    for batch in rounds:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if len(waiting) == GROUP or rows >= most:
+            parts.append(pa.Table.from_batches(waiting).combine_chunks())
+            waiting = []
+        if rows >= most:
+            yield pa.concat_tables(parts).combine_chunks()
+            parts, rows = [], 0
+    if waiting:
+        parts.append(pa.Table.from_batches(waiting))
+    if parts:
+        yield pa.concat_tables(parts).combine_chunks()
 
 
 def batches(path: Path) -> Iterator[pa.RecordBatch]:

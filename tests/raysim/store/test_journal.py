@@ -55,3 +55,14 @@ def test_what_was_damaged_since_is_refused_before_it_is_read(damage: Callable[[P
     with pytest.raises(DamagedError, match=r"rows\.journal is damaged: its rows are not those that were written"):
         journal.check()
     journal.close()
+
+
+def test_a_long_journal_ends_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raysim.store.journal.ROWS", 25)
+    journal = Journal(tmp_path / "rows.journal", SCHEMA)
+    for number in range(12):
+        journal.append(pa.RecordBatch.from_pydict({"round": [number] * 10, "name": ["a"] * 10}, SCHEMA))
+    journal.finish()
+    with pq.ParquetFile(tmp_path / "rows.parquet") as file:
+        assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [30, 30, 30, 30]
+    assert pq.read_table(tmp_path / "rows.parquet").equals(joined(batches(tmp_path / "rows.journal"), SCHEMA))
