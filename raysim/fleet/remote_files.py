@@ -35,6 +35,8 @@ PIECE = 16 * 2**20
 CACHED_PIECES = 4
 """Pieces kept for other nodes: nodes that copy at the same time read the same pieces."""
 
+RESTARTS = {"max_restarts": 3, "max_task_retries": 3}
+"""Options of an actor whose state is in files: one that dies is replaced, and its calls are repeated."""
 
 StoreHandle = tuple[Path, Any]
 """File by which a node recognises the run's folder, and the actor that stands in for the folder elsewhere."""
@@ -100,7 +102,7 @@ class FileServer:
         if (node, folder) not in self._copies or _has_failed(self._copies[node, folder]):
             LOG.info("node %s does not see %s: raysim copies it there", node, folder)
             if plan.uri is None and folder not in self._senders:
-                actor = ray.remote(PopulationSender).options(**on_node(this_node()))
+                actor = ray.remote(PopulationSender).options(**RESTARTS, **on_node(this_node()))
                 self._senders[folder] = actor.remote(folder.resolve())
             sender = None if plan.uri else self._senders[folder]
             task = ray.remote(receive).options(**on_node(node))
@@ -177,7 +179,7 @@ def served_store(plan: WorkerPlan) -> StoreHandle:
     plan.personal.mkdir(parents=True, exist_ok=True)
     mark = plan.personal / f"mark-{uuid.uuid4().hex}"
     mark.touch()
-    actor = ray.remote(StoreServer).options(**on_node(this_node()))
+    actor = ray.remote(StoreServer).options(**RESTARTS, **on_node(this_node()))
     return mark, actor.remote(plan.personal.resolve(), plan.layouts.personal)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import ray
 import torch
 from ray.experimental import get_object_locations
 
@@ -138,6 +139,21 @@ def test_the_store_for_other_nodes_reads_what_it_wrote_and_leaves_the_engines_cl
     assert [path.name for path in (tmp_path / "personal").glob("*") if "mark" not in path.name]
     # Ray alters the class of an actor, in this process too.
     assert [str(signature(each)) for each in (PersonalStore.put, PersonalStore.get)] == before
+
+
+def test_the_store_for_other_nodes_outlives_its_process(actors: ClientActors, population: Path, tmp_path: Path) -> None:
+    actors.pool.handles()
+    fleet = fleet_of(actors, population, 8, algorithm=dpsgd(Participation(), LOCAL))
+    layout = fleet.layouts.personal
+    _, server = remote_files.served_store(replace(fleet._plan, personal=tmp_path / "personal"))
+    away = remote_files.RemotePersonalStore(PersonalStore(tmp_path / "away", layout), server)
+    written = Packed(np.arange(layout.floats, dtype=layout.floating), np.arange(layout.integers))
+    before = away.append(written)
+    ray.kill(server, no_restart=False)
+    after = away.append(written)
+    assert before.file != after.file
+    for location in (before, after):
+        assert away.read(location).floats.tolist() == written.floats.tolist()
 
 
 def test_gossip_brings_the_driver_sums_and_the_actors_each_message(actors: ClientActors, population: Path) -> None:
