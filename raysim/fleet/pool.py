@@ -22,7 +22,7 @@ from raysim.fleet.machine import agreed, fingerprint
 from raysim.fleet.outlook import Outlook
 from raysim.fleet.prometheus import PrometheusLogger
 from raysim.fleet.ray_runtime import RayThread, check_answers
-from raysim.fleet.remote_files import FileServer
+from raysim.fleet.remote_files import FileServer, StoreHandle, store_of
 from raysim.fleet.resources import ActorDemand, ActorResources, living_nodes, site_names
 from raysim.fleet.worker_plan import WorkerPlan
 
@@ -47,12 +47,13 @@ class ActorPool:
 
     def __init__(self, demand: ActorDemand, address: str | None, timeouts: ActorTimeouts = ActorTimeouts()) -> None:
         address = address or os.environ.get("RAY_ADDRESS")
-        self._is_here = address in (None, "local")
-        if address is not None and not self._is_here and not ray.is_initialized():
+        self.is_here = address in (None, "local")
+        """Whether Ray runs on this machine alone, whose processes see all files."""
+        if address is not None and not self.is_here and not ray.is_initialized():
             check_answers(address)  # before the run reads its data
         self.demand, self.timeouts = demand, timeouts
         self.device = "cuda" if demand.each.gpus else "cpu"
-        self.driver_may_help = self._is_here and self.device == "cpu" and not (demand.pinned or demand.each.labels)
+        self.driver_may_help = self.is_here and self.device == "cpu" and not (demand.pinned or demand.each.labels)
         """Whether the driver may run blocks: on this machine's CPUs, unless actors are bound to sites or labels."""
         self.starts_late = self.driver_may_help and demand.number is None
         """Whether Ray waits until the run proves long."""
@@ -175,11 +176,10 @@ class ActorPool:
             self.demand = shared_gpus(self.demand, *self._measured(plans), living_nodes(), blocks)
         self._create()
 
-    def prepare(self, number: int, plan: WorkerPlan, copy_to: str | None = None) -> Any:
+    def prepare(self, number: int, plan: WorkerPlan, store: StoreHandle | None, copy_to: str | None = None) -> Any:
         """Set up an actor's worker, after a copy of the population to a node if one is named; return a reference."""
         site = self.sites[number]
         there = plan if site is None else replace(plan, here=(self.demand.sites[site],))
-        store = None if self._is_here else self._files.personal(plan)
         copies = [] if copy_to is None else [self._files.copy_to(copy_to, plan)]
         return self._handles[number].prepare.remote(there, store, *copies)
 
@@ -260,8 +260,7 @@ class ActorPool:
             if not ready:
                 raise RuntimeError(late_message(len(answers), self.timeouts.start))
             try:
-                found: dict[str, str] = fetch_results(ready[0])
-                return found
+                return dict(fetch_results(ready[0]))
             except ActorLostError:
                 if not answers:
                     raise
@@ -283,6 +282,7 @@ class Crew:
         self._pool, self._plan, self._tell = pool, plan, tell
         self._timeouts = pool.timeouts
         self._begun = False
+        self._store: StoreHandle | None = None
         self._starts: dict[Any, tuple[int, float]] = {}
         """Number of each actor that is setting up its worker, and the time since which it does."""
         self._failed: Counter[int] = Counter()
@@ -300,6 +300,7 @@ class Crew:
             self._say(f"{absence}: until an actor is ready, the driver runs all blocks, with the same result")
         if not self._begun and (handles := self._pool.handles(wait > 0)):
             self._begun = True
+            self._store = None if self._pool.is_here else store_of(self._plan)
             for actor in range(len(handles)):
                 self._prepare(actor)
         if self._starts:
@@ -349,7 +350,7 @@ class Crew:
         return fits
 
     def _prepare(self, actor: int) -> None:
-        self._starts[self._pool.prepare(actor, self._plan)] = actor, time.monotonic()
+        self._starts[self._pool.prepare(actor, self._plan, self._store)] = actor, time.monotonic()
 
     def _start_another(self, actor: int) -> None:
         self._pool.replace(actor)
@@ -366,7 +367,7 @@ class Crew:
             return
         if fingerprint is None:
             # A copy of the population may take any time, so this start has no limit.
-            self._starts[self._pool.prepare(actor, self._plan, copy_to=host)] = actor, float("inf")
+            self._starts[self._pool.prepare(actor, self._plan, self._store, host)] = actor, float("inf")
             return
         self._failed.pop(actor, None)
         self.ready[actor] = ReadyActor(self._pool.handles()[actor], host, self._pool.sites[actor])

@@ -89,12 +89,11 @@ class PopulationSender:
 
 
 class FileServer:
-    """Driver's files for nodes that do not see them: a copy of each population, and access to personal state."""
+    """Copies of the driver's populations on nodes that do not see them."""
 
     def __init__(self) -> None:
         self._senders: dict[Path, Any] = {}
         self._copies: dict[tuple[str, Path], Any] = {}
-        self._store: tuple[Path, StoreHandle] | None = None
 
     def copy_to(self, node: str, plan: WorkerPlan) -> Any:
         """Give a node a copy of a plan's population, once; return a reference to the folder on that node."""
@@ -108,14 +107,6 @@ class FileServer:
             task = ray.remote(receive).options(**on_node(node))
             self._copies[node, folder] = task.remote(plan.digest, plan.uri, sender)
         return self._copies[node, folder]
-
-    def personal(self, plan: WorkerPlan) -> StoreHandle | None:
-        """Return access to a plan's personal state; None if it has none."""
-        if not plan.layouts.personal.entries:
-            return None
-        if self._store is None or self._store[0] != plan.personal:
-            self._store = plan.personal, served_store(plan)
-        return self._store[1]
 
 
 def on_node(node: str) -> dict[str, Any]:
@@ -172,6 +163,14 @@ def _has_failed(reference: Any) -> bool:
     except Exception:  # the actor that waits for the copy reports it
         return True
     return False
+
+
+def store_of(plan: WorkerPlan) -> StoreHandle | None:
+    """Return new access to a plan's personal state for nodes that do not see its folder; None if it has none.
+
+    Each fleet needs its own. The folder's keeper takes the files of an earlier one for ended, and may remove them.
+    """
+    return served_store(plan) if plan.layouts.personal.entries else None
 
 
 def served_store(plan: WorkerPlan) -> StoreHandle:

@@ -1,0 +1,55 @@
+"""The actors of a fleet while they start, on a Ray that is only played."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+
+from raysim.fleet import pool as pools
+from raysim.fleet import remote_files
+from raysim.fleet.pool import ActorPool, Crew
+from raysim.fleet.resources import ActorDemand, ActorResources
+
+PLAN: Any = SimpleNamespace(personal="personal", layouts=SimpleNamespace(personal=SimpleNamespace(entries=(1,))))
+"""Plan with personal state."""
+
+
+class Handle:
+    """Handle of an actor that notes its stores."""
+
+    def __init__(self, stores: list[Any]) -> None:
+        self.prepare = self
+        self._stores = stores
+
+    def remote(self, plan: Any, store: Any) -> object:
+        self._stores.append(store)
+        return object()
+
+
+@pytest.fixture
+def stores() -> list[Any]:
+    return []
+
+
+@pytest.fixture
+def pool(stores: list[Any], monkeypatch: pytest.MonkeyPatch) -> ActorPool:
+    """One actor on a cluster, whose nodes do not see the driver's files."""
+    monkeypatch.setattr(pools, "check_answers", lambda address: None)
+    monkeypatch.setattr(remote_files, "served_store", lambda plan: object())
+    monkeypatch.setattr(ray, "kill", lambda handle: None)
+    pool = ActorPool(ActorDemand(1, ActorResources()), "127.0.0.1:1")
+    monkeypatch.setattr(pool._ray, "wait", lambda seconds: None)
+    monkeypatch.setattr(pool, "_actor", lambda number, each: Handle(stores))
+    pool.sites, pool._handles = [None], [Handle(stores)]
+    return pool
+
+
+def test_each_fleet_has_its_own_store_of_personal_state(
+    pool: ActorPool, stores: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a resume with the same actors, or an algorithm that begins again after damage."""
+    monkeypatch.setattr(ray, "wait", lambda references, **_: ([], references))
+    for _ in range(2):
+        Crew(pool, PLAN, print).gather()
+    assert len(stores) == 2 and None not in stores and stores[0] is not stores[1]
