@@ -153,6 +153,14 @@ def fetch_results(references: Any, timeout: float | None = None) -> Any:
         raise ActorLostError(_cause(error) + _last_output(error)) from error
 
 
+def fetch_start(reference: Any) -> Any:
+    """Fetch the answer of a starting actor like `fetch_results`; a lost copy of the population is its death, too."""
+    try:
+        return fetch_results(reference)
+    except ModelsLostError as error:
+        raise ActorLostError("its copy of the population was lost on the way") from error
+
+
 def hung_error(reference: Any, seconds: float) -> ActorLostError:
     """Return the error of an actor that was killed because a call took too long; include its last output."""
     what = f"no answer within {seconds:.0f} s"

@@ -14,7 +14,7 @@ import ray
 
 from raysim.common.errors import InputError, RetriesSpentError
 from raysim.common.log import LOG
-from raysim.fleet.calls import START_SECONDS, ActorLostError, ActorTimeouts, fetch_results, late_message
+from raysim.fleet.calls import START_SECONDS, ActorLostError, ActorTimeouts, fetch_results, fetch_start, late_message
 from raysim.fleet.client_actor import ClientActor
 from raysim.fleet.dispatch import ReadyActor
 from raysim.fleet.gpu_sharing import measured_by, shared_gpus
@@ -359,7 +359,7 @@ class Crew:
     def _take_in(self, reference: Any) -> None:
         actor, _ = self._starts.pop(reference)
         try:
-            fingerprint, host = fetch_results(reference)
+            fingerprint, host = fetch_start(reference)
             if fingerprint is not None:
                 self._pool.admit(fingerprint)
         except ActorLostError as error:

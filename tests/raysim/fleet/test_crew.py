@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import ray
+from ray.exceptions import ObjectLostError, RayTaskError
 
 from raysim.fleet import pool as pools
 from raysim.fleet import remote_files
@@ -53,3 +54,19 @@ def test_each_fleet_has_its_own_store_of_personal_state(
     for _ in range(2):
         Crew(pool, PLAN, print).gather()
     assert len(stores) == 2 and None not in stores and stores[0] is not stores[1]
+
+
+def test_an_actor_whose_copy_of_the_population_is_lost_is_started_again(
+    pool: ActorPool, stores: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def get(*_: object, **__: object) -> None:
+        raise RayTaskError("prepare", "Traceback", ObjectLostError("00" * 28, "", ""))
+
+    told: list[str] = []
+    monkeypatch.setattr(ray, "get", get)
+    monkeypatch.setattr(ray, "wait", lambda references, **_: (references[:1], references[1:]))
+    crew = Crew(pool, PLAN, told.append)
+    crew.gather()
+    (text,) = told
+    assert text.startswith("client actor 0 did not start (its copy of the population was lost on the way); raysim")
+    assert len(list(crew.awaited)) == 1 and stores[0] is stores[1]
