@@ -47,7 +47,7 @@ class ActorPool:
 
     def __init__(self, demand: ActorDemand, address: str | None, timeouts: ActorTimeouts = ActorTimeouts()) -> None:
         address = address or os.environ.get("RAY_ADDRESS")
-        self.is_here = address in (None, "local")
+        self.is_here = address in (None, "local") and not (ray.is_initialized() and len(living_nodes()) > 1)
         """Whether Ray runs on this machine alone, whose processes see all files."""
         if address is not None and not self.is_here and not ray.is_initialized():
             check_answers(address)  # before the run reads its data

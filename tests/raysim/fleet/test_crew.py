@@ -70,3 +70,14 @@ def test_an_actor_whose_copy_of_the_population_is_lost_is_started_again(
     (text,) = told
     assert text.startswith("client actor 0 did not start (its copy of the population was lost on the way); raysim")
     assert len(list(crew.awaited)) == 1 and stores[0] is stores[1]
+
+
+@pytest.mark.parametrize(("nodes", "is_here"), [(1, True), (2, False)])
+def test_a_ray_of_several_nodes_that_ran_before_is_a_cluster(
+    nodes: int, is_here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(pools, "living_nodes", lambda: [{}] * nodes)
+    pool = ActorPool(ActorDemand(1, ActorResources()), None)
+    assert pool.driver_may_help is is_here
