@@ -114,6 +114,14 @@ def test_nodes_are_given_the_population_and_keep_their_entries_with_the_driver(n
     assert log.count("raysim copies it there") == 2
 
 
+def test_a_ray_of_several_nodes_that_this_process_has_needs_no_address(nodes: Nodes) -> None:
+    quick_run(EXPERIMENT, "whole", inline=True)
+    folder = stopped("run")
+    with running(1, nodes.address):
+        quick_resume(folder, actors=2, watcher=Slow(folder))
+    assert models(folder) == models(Path("whole"))
+
+
 def test_another_run_finds_the_copies(nodes: Nodes) -> None:
     for name in ("first", "second"):
         folder = stopped(name)
