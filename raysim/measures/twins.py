@@ -46,7 +46,7 @@ class TwinState:
     Args:
         model: entries of the model.
         personal: entries beside the model, such as a batch cursor.
-        rounds: number of finished rounds.
+        rounds: number of finished rounds; of a concordance, those that its mean counts.
         drawn: number of samples drawn.
         squares: sum over rounds of the squared differences of the test losses.
     """
@@ -147,7 +147,8 @@ class Concordance:
     Paper: FedMMB, section 3.1, equation 3; epsilon 0.01 in section 4.
 
     Deviations: with a cohort smaller than the population, K is the cohort's size. Momentum starts anew in each round,
-    as in a client update. B' is the union if `local.batch_size` is "full".
+    as in a client update. B' is the union if `local.batch_size` is "full". If `local.nonfinite` lets the run continue
+    after a refused update of the twin, both columns are NaN in that round, and the mean leaves it out.
     """
 
     def __init__(self, state: TwinState, targets: Targets) -> None:
@@ -173,7 +174,7 @@ class Concordance:
         (outcome,), (state, phase, fleet) = self._outcomes, self._round
         model, drawn, refused = outcome.value
         if refused:
-            self.state = replace(self.state, rounds=self.state.rounds + 1, drawn=drawn)
+            self.state = replace(self.state, drawn=drawn)
             return {"twin_test_loss": nan, "concordance": nan}
         measured = model
         if phase.local.statistics == "untracked":

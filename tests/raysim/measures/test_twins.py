@@ -186,6 +186,20 @@ def test_the_concordance_is_that_of_a_plain_model(tmp_path: Path) -> None:
     assert squares > 1e-4
 
 
+def test_a_round_that_the_twin_leaves_out_is_in_no_mean(tmp_path: Path) -> None:
+    """A weight decay explodes the first round of the twin, which takes five times as many steps as the client."""
+    local = {"lr": 1.0, "lr_decay": 1e-6, "weight_decay": 1000.0, "batch_size": 100, "nonfinite": "leave-out"}
+    change: dict[str, Any] = {"rounds": 3, "local": local, "model": {"hidden": [8], "norm": "batch"}}
+    change |= {"partition": {"clients": 5}, "algorithm": {"name": "fedavg", "cohort": 1}}
+    change |= {"evaluate": {"every": 1, "measures": ["concordance"]}}
+    quick_run({**EXPERIMENT, **change}, tmp_path / "run", inline=True)
+    found = table(tmp_path / "run")
+    ours, theirs, concordance = (np.array(found[name]) for name in ("test_loss", "twin_test_loss", "concordance"))
+    squares = (ours - theirs)[1:] ** 2
+    assert np.isnan([theirs[0], concordance[0]]).all() and np.isfinite(squares).all()
+    np.testing.assert_allclose(concordance[1:], [squares[0], squares.mean()], rtol=1e-9)
+
+
 def test_columns_are_there_where_they_are_wanted(tmp_path: Path) -> None:
     asked = {"evaluate": {"measures": ["bn", "dl"]}, "model": {"hidden": [8], "norm": "batch"}, "rounds": 1}
     quick_run({**EXPERIMENT, **asked}, tmp_path / "run", inline=True)
