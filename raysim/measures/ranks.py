@@ -64,7 +64,7 @@ def rank_keys(scores: NDArray[np.floating[Any]], labels: NDArray[np.int64]) -> N
     """Return one key for each class and sample; keys are ordered like scores, and hold the truth in bit 0.
 
     Scores keep all bits of a float64: the truth takes the place of half of its exponents. Sizes up to 2^-512 tie with
-    0, and those from 2^511 on with infinity.
+    0, and those from 2^512 on with infinity.
 
     Args:
         scores: scores of the classes, such as `log_odds`, [n, classes].

@@ -128,3 +128,9 @@ def test_log_odds_are_not_a_number_where_the_probabilities_are_not(classes: int)
 def test_no_samples() -> None:
     found = areas(np.empty((3, 0), np.int64), np.array([0, 0]))
     assert found.items() == [None] * 6
+
+
+def test_scores_tie_at_the_documented_sizes_alone() -> None:
+    sizes = np.array([0.0, 2.0**-512, 2.0**-511, 2.0**511, 2.0**511.5, 2.0**512, np.inf])
+    below, least, more, *large, limit, infinite = rank_keys(np.stack([np.zeros(7), sizes], 1), np.zeros(7, int))[0]
+    assert below == least < more < large[0] < large[1] < limit == infinite
