@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -23,12 +24,7 @@ class StageTable(ConfigTable):
     def stage(self) -> Stage:
         """Return the stage as a value; raise InputError if a number is out of range."""
         with own.secluded(self.name):
-            kind = own.resolve("uplink.chain", self.name, STAGES)
-            if lacking := sorted(getattr(kind, "__abstractmethods__", ())):
-                raise InputError(f"uplink.chain has {self.name!r}: must define {', '.join(lacking)}; see Stage")
-            stage: Stage = kind(**self.beyond(StageTable))
-            own.check_parameters("uplink.chain", self.name, stage, ("changes",))
-            own.check_parameters("uplink.chain", f"{self.name}.message", stage.message, ("message",))
+            stage: Stage = own.resolve("uplink.chain", self.name, STAGES)(**self.beyond(StageTable))
         return stage
 
 
@@ -92,14 +88,36 @@ class DownlinkTable(ChainTable):
 def _stage(where: str, raw: dict[str, Any]) -> StageTable:
     if "name" not in raw:
         raise InputError(f'{where} has {raw!r}: must have a name; write e.g. {{ name = "clip", norm = 1.0 }}')
-    found = own.resolve(where, raw["name"], STAGES)
+    name = raw["name"]
+    found = own.resolve(where, name, STAGES)
     if not (isinstance(found, type) and issubclass(found, Stage)):
         raise InputError(
-            f"{where} has stage {raw['name']!r}: must be a class derived from algorithms.Stage; derive it from Stage"
+            f"{where} has stage {name!r}: must be a class derived from algorithms.Stage; derive it from Stage"
         )
+    if lacking := sorted(getattr(found, "__abstractmethods__", ())):
+        raise InputError(f"{where} has stage {name!r}: must define {', '.join(lacking)}; add it, see Stage")
     keys = table_of(found, (), StageTable)
     lacking = [key for key, field in keys.model_fields.items() if field.is_required() and key not in raw]
     if lacking and raw.keys() <= keys.model_fields.keys():
-        raise InputError(f"{where} has stage {raw['name']} without {lacking[0]!r}: must be given; add it")
-    table: StageTable = checked(keys, raw, where, of=f"stage {raw['name']}")
+        raise InputError(f"{where} has stage {name} without {lacking[0]!r}: must be given; add it")
+    table: StageTable = checked(keys, raw, where, of=f"stage {name}")
+    stage = _made(where, table)
+    own.check_parameters(where, name, stage, ("changes",))
+    own.check_parameters(where, f"{name}.message", stage.message, ("message",))
     return table
+
+
+def _made(where: str, table: StageTable) -> Stage:
+    """Return a stage; its errors name the table of the chain, and the place in the user's own code."""
+    try:
+        with one_input_error():
+            return table.stage()
+    except InputError as error:
+        # A stage does not know whose chain it is in.
+        raise InputError(re.sub(r"^uplink\b", where.removesuffix(".chain"), str(error))) from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # The user's class may raise anything.
+        if text := own.describe_error(error, own.modules_of([table.name])):
+            raise InputError(f"{where} has stage {table.name!r}: must be made, and raised {text}; change it") from error
+        raise

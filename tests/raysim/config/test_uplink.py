@@ -27,6 +27,25 @@ class Scaled(Stage):
         return replace(changes, values=self.factor * changes.values)
 
 
+@dataclass(frozen=True)
+class Picky(Scaled):
+    factor: float = 1.0
+    least: float = 1.0
+
+    def __post_init__(self):
+        if not self.least > 0:
+            raise ValueError("least must be above 0")
+
+
+class Abstract(Stage):
+    pass
+
+
+class Bare(Stage):
+    def __call__(self):
+        return self
+
+
 class Loose:
     def __call__(self, changes):
         return changes
@@ -92,6 +111,9 @@ def test_actors_have_a_stage_of_the_user_s_own(folder: Path, two_actors: raysim.
         ({"name": "own_stages:Scaled"}, "without 'factor': must be given"),
         ({"name": "own_stages:Scaled", "factr": 1.0, "factor": 1.0}, "did you mean 'factor'"),
         ({"name": "no_such_module:Scaled"}, "no module 'no_such_module'"),
+        ({"name": "own_stages:Abstract"}, "must define __call__"),
+        ({"name": "own_stages:Picky", "least": 0.0}, "raised ValueError: least must be above 0"),
+        ({"name": "own_stages:Bare"}, "must take (changes), and does not"),
     ],
 )
 @pytest.mark.parametrize("where", ["uplink", "downlink"])
@@ -109,3 +131,9 @@ def test_an_algorithm_s_own_downlink_replaces_the_common_one() -> None:
     assert downlinks == [Downlink((TopK(0.1),)), Downlink((Quantise(4),)), Downlink()]
     assert Experiment.of(experiment.to_toml()) == experiment
     assert experiment.flat("fedbn")["downlink.chain"] == [{"name": "quantise", "levels": 4}]
+
+
+def test_a_number_out_of_range_is_named_with_its_table() -> None:
+    for where in ("uplink", "downlink"):
+        with pytest.raises(InputError, match=rf"^{where}\.share = 2\.0: must be in \(0, 1\]"):
+            Experiment.of({**BASE, where: chain(name="top-k", share=2.0)})
