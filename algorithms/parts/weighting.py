@@ -25,6 +25,11 @@ def weight_of(weighting: Weighting, report: Report, client: int) -> float:
     weight = weighting(report)
     if not isinstance(weight, float):
         weight = Returned(f"weighting = {name_of(weighting)!r}").number("the weight", weight)
+    if weight < 0 and isinstance(weighting, ClientLoss):  # a person sets the loss, not the part
+        raise InputError(
+            f"local.loss: must be >= 0, because client updates weigh by it, and is {weight:g} for client {client}; set "
+            "another local.loss"
+        )
     if weight < 0:
         raise InputError(
             f"weighting = {weighting}: must give weights >= 0, and gives client {client} {weight:g}; change the part"

@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 from algorithms import (
     Algorithm,
     Arrivals,
+    ClientLoss,
     Equal,
     InputError,
     Local,
@@ -32,6 +33,7 @@ from algorithms import (
 )
 from algorithms.core.report import Report
 from algorithms.names import ALGORITHMS
+from algorithms.parts.weighting import weight_of
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import clients, named, perceptron
 from tests.kit.rounds import SIZES, Federation, run, same, simulate, train
@@ -280,6 +282,8 @@ def test_weights_below_zero_are_refused(federation: Federation) -> None:
     algorithm = replace(fedavg(Participation(), LOCAL), weighting=Below())
     with pytest.raises(InputError, match="must give weights >= 0, and gives client 0 -11"):
         run(federation, algorithm, clients(SIZES), rounds=1)
+    with pytest.raises(InputError, match=r"^local\.loss: must be >= 0, .* is -2 for client 3; set another local\.loss"):
+        weight_of(ClientLoss(), {"loss": -2.0}, 3)
 
 
 def _close(state: State, module: torch.nn.Module, fleet: InlineFleet) -> None:
