@@ -147,7 +147,10 @@ def init(data: str, file: Path, label: str | None) -> None:
 @click.option("--rows", type=int, help="Largest number of training rows, the first ones.  [default: all]")
 def export(dataset: str, path: Path, root: str | None, shifts: tuple[str, ...], seed: int, rows: int | None) -> None:
     """Write a data set as a table for `partitioning make`."""
+    from raysim.common.errors import InputError
     from raysim.data.export import export as write
 
+    if seed < 0:
+        raise InputError(f"--seed = {seed}: must be at least 0; leave it out for 0")
     for written in write(dataset, path, root=root, shifts=shifts, seed=seed, rows=rows):
         echo(written)

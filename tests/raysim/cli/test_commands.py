@@ -195,6 +195,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["list", "recipes", "quickstart"], "only algorithms, losses, models, schemes and uplink have keys"),
     (["report", "nosuch"], "nosuch"),
     (["export", "nosuch", "x.parquet"], "nosuch"),
+    (["export", "synthetic:1,1,4", "x.parquet", "--seed", "-1"], "--seed = -1: must be at least 0"),
 ]
 
 
