@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 from algorithms import Option
-from raysim.common.errors import one_input_error
+from raysim.common.errors import every, one_input_error
 from raysim.config.check import ConfigTable, checked
 from raysim.config.read import excluded
 from raysim.measures.selection import Selection
@@ -34,9 +34,16 @@ class OptionTable(ConfigTable):
         replaced = {other for key in special for other in excluded(key)}
         kept = {key: value for key, value in common.items() if key not in replaced}
         table = checked(cls, {**kept, **special}, where)
-        with one_input_error():
-            table.option()
+
+        def option() -> None:
+            with one_input_error():
+                table.option()
+
+        every({"keys": table.check_keys, "option": option})
         return table
+
+    def check_keys(self) -> None:
+        """Check that the keys go together, as far as the option does not."""
 
     def option(self, algorithm: Any = None, labels: Any = None) -> Option | None:
         """Return the option as a value; None if it changes nothing.

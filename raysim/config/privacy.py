@@ -64,18 +64,16 @@ class PrivacyTable(OptionTable):
         """The accountant of the run."""
         return Accountant(self.delta, self.accountant)
 
-    @classmethod
-    def over(cls, where: str, common: Mapping[str, Any], special: Mapping[str, Any]) -> Self:
-        table = super().over(where, common, special)
-        if (table.noise is None) == (table.epsilon is None):
-            both = (table.noise, table.epsilon)
-            raise InputError(f"privacy.noise, privacy.epsilon = {both}: must be one of them; remove the other")
-        if table.accountant == "pld" and table.noise is not None and 0 < table.noise < LEAST_BY_PLD:
+    def check_keys(self) -> None:
+        if (self.noise is None) == (self.epsilon is None):
+            both = (self.noise, self.epsilon)
+            remedy = "set privacy.noise = 1.0" if self.noise is None else "remove the other"
+            raise InputError(f"privacy.noise, privacy.epsilon = {both}: must be one of them; {remedy}")
+        if self.accountant == "pld" and self.noise is not None and 0 < self.noise < LEAST_BY_PLD:
             raise InputError(
-                f"privacy.noise = {table.noise:g} with privacy.accountant = 'pld': must be 0 or at least "
+                f"privacy.noise = {self.noise:g} with privacy.accountant = 'pld': must be 0 or at least "
                 f"{LEAST_BY_PLD}, because its distributions would fill the memory; set privacy.accountant = 'rdp'"
             )
-        return table
 
     def value(self) -> Privacy:
         """Return the privacy; until `solved` it cannot run."""
