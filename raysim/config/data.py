@@ -259,10 +259,11 @@ def data_of(raw: Mapping[str, Any]) -> DataTable:
         data = data.model_copy(update={"text": text.located()})
     if (data.dataset is None) == (data.population is None):
         both = (data.dataset, data.population)
-        raise InputError(f"data.dataset, data.population = {both}: must be exactly one of them; set data.dataset")
+        remedy = "set data.dataset" if data.dataset is None else "remove the other"
+        raise InputError(f"data.dataset, data.population = {both}: must be exactly one of them; {remedy}")
     changed = changed_keys(data)
     making = ("root", "label", "text", "test", "shifts", "per_domain", *ROW_KEYS)
-    unused = [key for key in making if key in changed and raw.get(key)]
+    unused = [key for key in making if key in changed]
     if data.population is None and data.fold is not None:
         raise InputError(f"data.fold = {data.fold}: must stand with data.population; set partition.fold instead")
     if data.validation is not None and data.fold is None:
