@@ -259,6 +259,11 @@ def partition_of(raw: dict[str, Any]) -> PartitionTable:
         raise InputError(
             f"partition.validation = {partition.validation}: must stand with partition.fold; set partition.fold"
         )
+    if partition.validation is not None and partition.validation not in {*range(partition.folds)} - {partition.fold}:
+        raise InputError(
+            f"partition.validation = {partition.validation}: must be another fold than partition.fold = "
+            f"{partition.fold}, below partition.folds = {partition.folds}; correct it, or leave it out"
+        )
     return partition
 
 
