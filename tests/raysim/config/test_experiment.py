@@ -1,5 +1,4 @@
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from algorithms import (
 from algorithms.fedprox import Proximal
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
-from raysim.config.read import changed, read
+from raysim.config.read import changed
 from raysim.store.resume import settings
 
 BASE: dict[str, Any] = {
@@ -81,63 +80,6 @@ def test_tables_compose_an_algorithm() -> None:
     assert own.local.steps == 7 and own.local.epochs is None and own.local.lr == 0.5
     assert own == fedavg(own.schedule.participation, own.local)
     assert prox.local.method == Proximal(0.3)
-
-
-def test_changes_apply_to_every_algorithm(tmp_path: Path) -> None:
-    file = tmp_path / "two.toml"
-    file.write_text('[[algorithm]]\nname = "fedavg"\n[[algorithm]]\nname = "radfed"\n')
-    raw = read(file, ["algorithm.cohort=3", "local.lr = 0.5", "data.dataset=digits", "model.hidden=[8, 8]"])
-    assert [table["cohort"] for table in raw["algorithm"]] == [3, 3]
-    assert changed({"algorithm": [{}]}, ["algorithm.fedavg.cohort=3"])["algorithm"] == [{"cohort": 3}]
-    one = read(file, ["algorithm.radfed.aggregate_every=4", "algorithm.radfed.local.lr=0.5"])
-    assert one["algorithm"] == [{"name": "fedavg"}, {"name": "radfed", "aggregate_every": 4, "local": {"lr": 0.5}}]
-    assert raw["local"]["lr"] == 0.5 and raw["data"]["dataset"] == "digits" and raw["model"]["hidden"] == [8, 8]
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("algorithm.cohort=5", "algorithm.fraction=0.5"),
-        ("local.epochs=3", "local.steps=5"),
-        ("local={lr=0.2, epochs=3}", "local.batches=5"),
-        ("rounds=3", "epochs=2.0"),
-        ("seed=1", "seed=2"),
-        ("local.lr=0.5", "local={epochs=2}"),
-        ("algorithm.radfed.cohort=2", "algorithm.cohort=3"),
-        ("algorithm.radfed.cohort=2", "algorithm.fraction=0.5"),
-        ("evaluate.target=[0.5]", "evaluate.target=[0.6, 0.7]"),
-        ("local.epochs=3", "algorithm.local.steps=5"),
-        ("algorithm.local.steps=5", "local.epochs=3"),
-        ("local={epochs=3}", "algorithm.local={steps=5}"),
-        ("local.lr=0.1", "algorithm.local.lr=0.2"),
-    ],
-)
-def test_a_change_does_not_undo_another(first: str, second: str) -> None:
-    raw = {**BASE, "algorithm": [{"name": "fedavg"}, {"name": "radfed"}]}
-    with pytest.raises(InputError) as caught:
-        changed(raw, [first, second])
-    assert str(caught.value) == f"changes {first!r}, changes {second!r}: must be only one of them; remove the other"
-
-
-def test_a_change_of_one_algorithm_beside_one_of_all() -> None:
-    raw = {**BASE, "algorithm": [{"name": "fedavg"}, {"name": "radfed", "label": "r"}]}
-    changes = ["local.epochs=3", "algorithm.r.local.steps=5", "algorithm.local.lr=0.1"]
-    assert changed(raw, changes)["algorithm"][1]["local"] == {"steps": 5, "lr": 0.1}
-    with pytest.raises(InputError, match=r"changes 'local.epochs=3', changes 'algorithm.fedavg.local.batches=5': must"):
-        changed(raw, [*changes, "algorithm.fedavg.local.batches=5"])
-
-
-def test_a_change_replaces_keys_of_the_file_and_one_of_all_algorithms_in_one() -> None:
-    raw = {**BASE, "algorithm": [{"name": "fedavg", "cohort": 2}, {"name": "radfed"}], "local": {"epochs": 2}}
-    changes = ["algorithm.fraction=0.5", "algorithm.radfed.cohort=3", "local.steps=4", "local.lr=nan", "local.lr=0.1"]
-    one = changed(raw, [*changes[:3], "algorithm.local={lr=0.5}", "algorithm.fedavg.local.lr=0.2"])
-    assert one["local"] == {"steps": 4}
-    assert one["algorithm"] == [
-        {"name": "fedavg", "fraction": 0.5, "local": {"lr": 0.2}},
-        {"name": "radfed", "cohort": 3, "local": {"lr": 0.5}},
-    ]
-    with pytest.raises(InputError, match="only one"):
-        changed(raw, changes)
 
 
 def test_a_label_names_an_algorithm_and_changes_no_setting() -> None:
@@ -260,6 +202,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"partition": {"scheme": "natural"}}, r"partition.column"),
     ({"partition": {"folds": 3, "fold": 3}}, r"partition.fold = 3: must be below partition.folds = 3"),
     ({"partition": {"fold": 0}}, r"partition.fold = 0: must be below partition.folds = 0"),
+    ({"partition": {"folds": 3, "fold": 0, "validation": 3}}, r"validation = 3: must be another fold than .*fold = 0,"),
+    ({"partition": {"folds": 3, "fold": 1, "validation": 1}}, r"validation = 1: must be another fold than .*fold = 1,"),
     ({"partition": {"validation_clients": 1.5}}, r"partition.validation_clients = 1.5"),
     ({"data": {"dataset": "digits", "fold": 1}}, r"data.fold = 1: must stand with data.population"),
     ({"rounds": "ten"}, "rounds = 'ten': should be a whole number; "),
@@ -340,7 +284,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"attack": {"share": 1.5}}, r"attack.share = 1.5.*\[0, 1\]"),
     ({"attack": {"kind": "label-flip", "scale": 2.0}}, r"attack.scale = 2.0"),
     ({"attack": {}, "algorithm": {"name": "fedasync"}}, r"attack.*rounds of its own"),
-    ({"data": {"dataset": "digits", "population": "x"}}, r"must be exactly one of them"),
+    ({"data": {"dataset": "digits", "population": "x"}}, r"must be exactly one of them; remove the other"),
     ({"data": {"population": "x"}}, r"partition = .*must not be given with data.population"),
     ({"data": {"dataset": "digits", "test": 1.0}}, r"data.test = 1.0"),
 ]
@@ -377,34 +321,22 @@ def test_an_algorithm_s_own_uplink_replaces_the_common_one() -> None:
     assert experiment.flat("radfed")["uplink.chain"] == [{"name": "quantise", "levels": 4}]
 
 
+def test_text_without_keys_is_refused_beside_clients_that_exist() -> None:
+    with pytest.raises(InputError, match=r"data\.text with data\.population: must be left out"):
+        Experiment.of({"data": {"population": "p", "text": {}}, "algorithm": BASE["algorithm"]})
+
+
+def test_two_mistakes_of_a_table_of_an_option_are_both_told() -> None:
+    with pytest.raises(InputError) as error:
+        Experiment.of({**BASE, "privacy": {"clip": -1.0}})
+    assert str(error.value).splitlines() == [
+        "privacy.noise, privacy.epsilon = (None, None): must be one of them; set privacy.noise = 1.0",
+        "privacy.clip = -1.0: must be a finite number > 0; set privacy.clip = 1.0",
+    ]
+
+
 @pytest.mark.parametrize(("change", "message"), WRONG)
 def test_wrong_input_is_one_line(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
         Experiment.of({**BASE, **change})
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("source", "changes", "message"),
-    [
-        ("nosuch.toml", [], "must be a file that exists"),
-        ("quikstart", [], "did you mean 'quickstart'"),
-        ("quickstart", ["rounds"], "must be key.path=value"),
-        ("quickstart", [".lr=3"], "must be key.path=value"),
-        ("quickstart", ["seed.x=3"], "seed must be a table"),
-    ],
-)
-def test_wrong_sources_and_changes(source: str, changes: list[str], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read(source, changes)
-
-
-def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
-    wrong = {b"rounds = = 3": "must be TOML", b"\xff\xfe\x00": "line 1, has byte 0xff: must be text in UTF-8"}
-    for content, message in wrong.items():
-        (tmp_path / "x.toml").write_bytes(content)
-        with pytest.raises(InputError, match=message):
-            read(tmp_path / "x.toml")
-    (tmp_path / "z.toml").mkdir()
-    with pytest.raises(InputError, match="must be a file"):
-        read(tmp_path / "z.toml")
