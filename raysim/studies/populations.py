@@ -127,20 +127,24 @@ def searched_as(metrics: Mapping[str, float]) -> dict[str, float]:
     return {f"{LOCAL_VALIDATION}{end}": metrics[name] for name, end in ends.items()}
 
 
-def fitted(study: Study, populations: Populations, searched: Populations) -> tuple[Study, list[str]]:
+def fitted(
+    study: Study, populations: Populations, searched: Populations, phase: Callable[[str], None]
+) -> tuple[Study, list[str]]:
     """Return the study with its metric, and the columns that its trials measure; nothing is trained.
 
     Args:
         study: resolved study, perhaps without a metric.
         populations: population of each data set and seed of the partition.
         searched: populations of the search.
+        phase: called before the algorithms on a data set are checked, which may take seconds.
 
     Raises:
-        InputError: an algorithm does not fit a model or population, or a column is not measured.
+        InputError: an algorithm does not fit a model or population, a column is not measured, or no report can show it.
     """
     found: dict[str, list[list[str]]] = {}
     searching: list[str] = []
     for dataset in study.datasets:
+        phase(f"{dataset.name}: checking the algorithms on these clients")
         try:
             measured = list(_measured(dataset, study, populations, searched))
         except InputError as error:

@@ -130,7 +130,7 @@ def _planned(plan: Study, folder: Path, board: Board) -> Course:
     with settled(max(dataset.experiment.fleet.cpus_per_actor for dataset in plan.datasets)):
         populations = populations_of(plan, folder / POPULATIONS, board.phase)
         searched = search_populations(plan, populations, folder / POPULATIONS, board.phase)
-        plan, columns = fitted(plan, populations, searched)
+        plan, columns = fitted(plan, populations, searched, board.phase)
     (folder / "trials").mkdir(exist_ok=True)
     write_config(folder / STUDY, plan.to_toml())
     return Course(plan, populations, columns, searched)

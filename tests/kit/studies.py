@@ -27,6 +27,11 @@ def quick_study(
     return run_study(config, out, changes, RunOptions(**options), board, lambda folder: None)
 
 
+def stamps(folder: Path) -> dict[str, int]:
+    """Return the time of each trial's summary, by the name of its folder."""
+    return {path.parent.parent.name: path.stat().st_mtime_ns for path in folder.glob("trials/*/*/summary.json")}
+
+
 METRICS = ("held_out_accuracy", "validation_accuracy", "held_out_loss")
 
 SCHEMA = pa.schema(

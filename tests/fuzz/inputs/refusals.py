@@ -36,7 +36,10 @@ PATIENCE = 30
 LONGEST_LINE = 4000
 """Characters of a message."""
 
-PROGRESS = re.compile(r"notice: |reading the data|decoding|writing the report|stopping after| rounds", re.IGNORECASE)
+PROGRESS = re.compile(
+    r"notice: |reading the data|decoding|checking the algorithms|writing the report|stopping after| rounds",
+    re.IGNORECASE,
+)
 """Lines that may stand before the last one."""
 
 FORKS = get_context("forkserver")

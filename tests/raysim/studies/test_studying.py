@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 from collections import Counter
 from copy import deepcopy
 from pathlib import Path
@@ -19,7 +18,6 @@ import pytest
 import tomli_w
 
 import raysim
-from partitioning import Population
 from raysim.common.errors import InputError, StoppedError
 from raysim.studies import populations
 from raysim.studies.concluding import conclude
@@ -28,7 +26,7 @@ from raysim.studies.file import Study
 from raysim.studies.showing import Board
 from tests.kit.ray import SharedRay
 from tests.kit.runs import quick_run
-from tests.kit.studies import SMALL, quick_study
+from tests.kit.studies import SMALL, quick_study, stamps
 
 
 class Notes(Board):
@@ -52,10 +50,6 @@ class Notes(Board):
 def on_ray(tmp_path_factory: pytest.TempPathFactory, shared_ray: SharedRay) -> StudyProgress:
     shared_ray.start()
     return raysim.study(deepcopy(SMALL), tmp_path_factory.mktemp("study") / "ray", actors=2)
-
-
-def stamps(folder: Path) -> dict[str, int]:
-    return {path.parent.parent.name: path.stat().st_mtime_ns for path in folder.glob("trials/*/*/summary.json")}
 
 
 def test_an_algorithm_without_a_winner_has_its_row_and_its_reason(small: dict[str, Any], tmp_path: Path) -> None:
@@ -300,7 +294,9 @@ def test_checking_a_grid_prepares_the_data_once_and_plans_no_product(
     small["study"] |= {"grid": {"fedavg": {"local.lr": rates, "local.momentum": [0.0, 0.5, 0.9]}}}
     study = Study.of(small)
     made = populations.populations_of(study, tmp_path, lambda text: None)
-    populations.fitted(study, made, made)
+    phases: list[str] = []
+    populations.fitted(study, made, made, phases.append)
+    assert phases == ["digits: checking the algorithms on these clients"]
     assert calls == {"prepare_samples": 1, "plan_run": 5}
 
 
@@ -310,7 +306,7 @@ def test_the_default_metric_is_one_that_every_trial_measures(small: dict[str, An
         study = Study.of(config)
         (folder := tmp_path / str(len(datasets))).mkdir(exist_ok=True)
         made = populations.populations_of(study, folder, lambda text: None)
-        return str(populations.fitted(study, made, made)[0].table.metric)
+        return str(populations.fitted(study, made, made, lambda text: None)[0].table.metric)
 
     tested, held_out = {"data.test": 0.2}, {"partition.test_clients": 2}
     assert metric({"a": held_out, "b": {**tested, **held_out}}) == "held_out_accuracy"
@@ -335,85 +331,3 @@ def test_draws_of_the_partition_are_made_and_paired(tmp_path: Path) -> None:
     summary = pq.read_table(tmp_path / "study" / "summary.parquet").to_pylist()
     assert [row["pairs"] for row in summary] == [None, 3]
     assert "paired by partition, seed and test fold" in (tmp_path / "study" / "table.md").read_text()
-
-
-def personal_config() -> dict[str, Any]:
-    """FedBN and Ditto, searched on their own clients' data."""
-    config = {**deepcopy(SMALL), "partition": {"scheme": "iid", "clients": 4, "local_test": 0.25}}
-    config["model"] = {"name": "mlp", "hidden": [4], "norm": "batch"}
-    config["algorithm"] = [{"name": "fedbn"}, {"name": "ditto"}]
-    grid = {"*": {"local.lr": [0.01, 0.3]}}
-    config["study"] = {"seeds": [1], "metric": "local_accuracy", "tune": {"local_validation": 0.25}, "grid": grid}
-    return config
-
-
-@pytest.fixture
-def personal() -> dict[str, Any]:
-    return personal_config()
-
-
-@pytest.fixture(scope="module")
-def searched(tmp_path_factory: pytest.TempPathFactory) -> StudyProgress:
-    return quick_study(personal_config(), tmp_path_factory.mktemp("searched") / "study", inline=True)
-
-
-def test_personal_methods_are_searched_on_validation_parts_of_their_clients(
-    personal: dict[str, Any], searched: StudyProgress
-) -> None:
-    done, folder = searched, searched.folder
-    whole, part = sorted((folder / "populations").iterdir(), key=lambda path: len(path.name))
-    assert Population.open(part).sizes.sum() < Population.open(whole).sizes.sum()
-    rows = done.trials.to_pylist()
-    assert len(rows) == sum(done.planned.values()) == 6 and done.select_by == "local_validation_accuracy"
-    for row in rows:
-        config = tomllib.loads((folder / "trials" / row["trial"] / "config.toml").read_text())
-        is_search = row["stage"] == "search"
-        assert Path(config["data"]["population"]) == (part if is_search else whole).resolve()
-        assert (row["local_validation_accuracy"] is None, row["local_accuracy"] is None) == (not is_search, is_search)
-    for name in ("fedbn", "ditto"):
-        tried = [row for row in rows if row["algorithm"] == name and row["stage"] == "search"]
-        best = max(tried, key=lambda row: float(row["local_validation_accuracy"]))
-        assert done.winners["digits", name] == json.loads(best["point"])
-    before = stamps(folder)
-    quick_study(personal, folder, inline=True)
-    assert stamps(folder) == before
-
-
-def test_the_search_does_not_see_the_test_parts_of_clients_made_earlier(
-    personal: dict[str, Any], searched: StudyProgress, tmp_path: Path
-) -> None:
-    whole = min((searched.folder / "populations").iterdir(), key=lambda path: len(path.name))
-    earlier = {key: value for key, value in personal.items() if key != "partition"}
-    earlier["data"] = {"population": str(whole)}
-    earlier["study"] = {**personal["study"], "datasets": {"digits": {}}}
-    done = quick_study(earlier, tmp_path / "study", inline=True)
-    key = ("algorithm", "point", "stage", "local_validation_accuracy", "local_accuracy")
-    values = [{tuple(row[name] for name in key) for row in each.trials.to_pylist()} for each in (searched, done)]
-    assert values[0] == values[1]
-
-
-@pytest.mark.parametrize(
-    ("study", "message"),
-    [
-        (
-            {"tune": {}},
-            "'validation_accuracy'.* or for methods with personal models study.tune.local_validation",
-        ),
-        (
-            {"tune": {}, "select_by": "local_accuracy"},
-            r"test data must not decide; set study.tune.local_validation = 0.2",
-        ),
-        ({"select_by": "local_accuracy"}, 'which alone .*; set study.select_by = "local_validation_accuracy"'),
-        ({"select_by": "validation_accuracy"}, 'which alone .*; set study.select_by = "local_validation_accuracy"'),
-        ({"select_by": "local_validation_speed"}, "must be a column that is measured"),
-        ({"metric": "local_validation_accuracy"}, r"study.metric = .* that is measured \(local_accuracy"),
-        ({"tune": {"local_validation": 1e-9}}, "local_validation = 1e-09: must be .* largest one has 338; raise it"),
-        ({"tune": {"local_validation": 1.0}}, "study.tune.local_validation = 1.0: should be less than 1"),
-    ],
-)
-def test_what_test_data_would_decide_is_refused_with_the_way_out(
-    study: dict[str, Any], message: str, personal: dict[str, Any], tmp_path: Path
-) -> None:
-    personal["study"] |= study
-    with pytest.raises(InputError, match=message):
-        raysim.study(personal, tmp_path / "study", inline=True)
