@@ -148,6 +148,9 @@ def _heatmap(name: str, search: Search, by: MetricColumn) -> Chart:
 
 def _search(study: Findings, dataset: str, algorithm: str) -> Search:
     trials = study.of(dataset, algorithm)
+    if study.config["study"].get("tune", {}).get("local_validation") is not None:
+        # The trials of the table have whole clients, and do not measure what the search compares.
+        trials = [each for each in trials if not each.is_final]
     # The winner has since run on all seeds and folds; its later trials were no part of the search.
     seen = {each.split for each in trials if not each.is_chosen}
     by_point: dict[str, list[TrialRow]] = defaultdict(list)
