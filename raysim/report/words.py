@@ -141,21 +141,24 @@ VIEW = re.compile(r"level_([\d.]+)_(.+)")
 """Column of a further model that an evaluation scores: the level of its size, and the column of the whole model."""
 
 
+def parted(column: str) -> tuple[str, str]:
+    """Return the samples of a column of an evaluation, a key of `TARGETS`, and its metric; of others empty texts."""
+    target = max((each for each in TARGETS if column.startswith(f"{each}_")), key=len, default="")
+    return target, column[len(target) + 1 :] if target else ""
+
+
 def in_words(column: str) -> str:
     """Return a column of an evaluation in words, such as "accuracy, held-out clients"; others with spaces alone."""
     if match := VIEW.fullmatch(column):
         return f"{in_words(match[2])}, level {match[1]}"
-    for target in sorted(TARGETS, key=len, reverse=True):
-        if column.startswith(f"{target}_"):
-            return f"{column.removeprefix(f'{target}_').replace('_', ' ')}, {TARGETS[target].short}"
-    return column.replace("_", " ")
+    target, metric = parted(column)
+    return f"{metric.replace('_', ' ')}, {TARGETS[target].short}" if target else column.replace("_", " ")
 
 
 def metrics_in(columns: Iterable[str]) -> list[str]:
     """Return the names of all metrics, users' own ones among these columns last."""
-    targets = sorted(TARGETS, key=len, reverse=True)
-    found = (next((name[len(each) + 1 :] for each in targets if name.startswith(f"{each}_")), "") for name in columns)
-    return list(dict.fromkeys([*METRICS, *sorted({name for name in found if name.isidentifier()})]))
+    found = {metric for _, metric in map(parted, columns)}
+    return list(dict.fromkeys([*METRICS, *sorted(name for name in found if name.isidentifier())]))
 
 
 MEASURES = {

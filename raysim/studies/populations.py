@@ -22,6 +22,7 @@ from raysim.simulation.samples import prepare_samples
 from raysim.studies.file import Study, StudyData, varied_points
 from raysim.studies.keys import LOCAL_VALIDATION
 from raysim.studies.trial import on_population, trial_of, view
+from raysim.studies.words import MetricColumn
 
 VALIDATIONS = (
     "set study.folds or partition.validation_clients, or for methods with personal models study.tune.local_validation"
@@ -152,6 +153,7 @@ def fitted(
         found[dataset.name] = [columns for columns, _ in measured]
         searching += chain.from_iterable(columns for _, columns in measured)
     metric = study.table.metric or _default_metric(found)
+    MetricColumn.of(metric)  # a study without words for it could not be concluded
     whole = replace(study, table=study.table.model_copy(update={"metric": metric}))
     return whole, list(dict.fromkeys([*chain.from_iterable(chain(*found.values())), *searching]))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raysim.common.errors import unknown
-from raysim.report.words import ABSENT, METRICS, TARGETS, ShownMetric, Term
+from raysim.report.words import ABSENT, METRICS, TARGETS, ShownMetric, metric_named, parted
 from raysim.studies.read import Findings, keys_of
 from raysim.studies.statistics import LEVEL, ResultRow
 
@@ -31,15 +31,16 @@ class MetricColumn:
         """Parse a column's name.
 
         Raises:
-            InputError: it does not end in a metric.
+            InputError: it neither begins with the name of samples nor ends in a metric.
         """
+        target, own = parted(column)
+        if target:
+            return cls(column, TARGETS[target].title, TARGETS[target].short, metric_named(own))
         # The longest name first, because `macro_f1` ends in `f1`.
         for name, metric in sorted(METRICS.items(), key=lambda item: -len(item[0])):
             if column.endswith(f"_{name}"):
-                target = column.removesuffix(f"_{name}")
-                words = target.replace("_", " ")
-                term = TARGETS.get(target, Term(words, "", words))
-                return cls(column, term.title, term.short, metric)
+                words = column.removesuffix(f"_{name}").replace("_", " ")
+                return cls(column, words, words, metric)
         raise unknown(f"metric {column!r}", column, [f"{target}_{name}" for target in TARGETS for name in METRICS])
 
     @property
@@ -47,9 +48,14 @@ class MetricColumn:
         return self.metric.best is min
 
     @property
+    def is_score(self) -> bool:
+        """Whether values are shown times 100, as in papers; those of a user's own metric are not."""
+        return not self.is_smaller_better and self.metric in METRICS.values()
+
+    @property
     def title(self) -> str:
-        """Name with its unit: scores are shown times 100, as in papers."""
-        if self.is_smaller_better:
+        """Name with its unit."""
+        if not self.is_score:
             return self.metric.title
         return f"{self.metric.title} in %" if self.metric.kind == "share" else f"{self.metric.title} × 100"
 
@@ -63,7 +69,7 @@ class MetricColumn:
         """Return a value in that unit."""
         if value is None:
             return ABSENT
-        return f"{value:.4f}" if self.is_smaller_better else f"{100 * value:.2f}"
+        return f"{100 * value:.2f}" if self.is_score else f"{value:.4f}"
 
     def spread(self, mean: float | None, std: float | None) -> str:
         """Return a mean and, if there is one, its standard deviation."""
