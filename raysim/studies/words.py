@@ -147,14 +147,22 @@ def _has_baseline(rows: Sequence[ResultRow]) -> bool:
 
 
 def notes(study: Findings, rows: Sequence[ResultRow]) -> list[str]:
-    """Return notes on lost algorithms, on lost trials, and on the limits of the tests."""
+    """Return notes on a choice by the reported clients, lost algorithms, lost trials, and the limits of the tests."""
     rows_by_note: dict[str, list[str]] = defaultdict(list)
     for row in rows:
         is_lost = (row.dataset, row.algorithm) in study.lost
         for text in (*_notes_on_trials(row, is_lost), *_notes_on_test(row)):
             rows_by_note[text].append(f"{row.algorithm} on {row.dataset}")
     grouped = [f"{text[0].upper()}{text[1:]}: {_listed(of, len(rows))}." for text, of in rows_by_note.items()]
-    return [*(f"{text}." for text in study.lost.values()), *grouped]
+    return [*_notes_on_choice(study), *(f"{text}." for text in study.lost.values()), *grouped]
+
+
+def _notes_on_choice(study: Findings) -> Iterator[str]:
+    if study.metric.startswith("validation_") and any(not each.is_chosen for each in study.trials):
+        yield (
+            "The reported clients have also chosen the hyper-parameters, so the values are too favourable; set "
+            "study.metric to a column of test clients."
+        )
 
 
 def _notes_on_trials(row: ResultRow, is_lost: bool) -> Iterator[str]:

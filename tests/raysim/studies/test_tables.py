@@ -211,8 +211,31 @@ def test_metrics_in_words() -> None:
     assert MetricColumn.of("held_out_mean_macro_f1").title == "Macro F1 × 100"
     assert MetricColumn.of("domain_sketch_accuracy").target == "domain sketch"
     assert MetricColumn.of("test_loss").text(0.5) == "0.5000"
-    with pytest.raises(InputError, match=r"unknown metric 'test_speed': .* must be one of test_accuracy"):
-        MetricColumn.of("test_speed")
+    for name in ("speed", "domain_sketch_speed"):
+        with pytest.raises(InputError, match=rf"unknown metric '{name}': .*must be one of test_accuracy"):
+            MetricColumn.of(name)
+
+
+def test_a_metric_of_one_s_own_has_its_name_and_its_values(tmp_path: Path) -> None:
+    column = MetricColumn.of("held_out_mean_balanced_accuracy")
+    assert (column.target, column.title) == ("Held-out clients, mean", "balanced_accuracy")
+    found = [row | {"held_out_gain": 20 * row["held_out_accuracy"]} for row in trials("fedavg", [0.5, 0.6])]
+    folder = write_study(tmp_path, found, metric="held_out_gain")
+    pq.write_table(pa.Table.from_pylist(found, SCHEMA.append(pa.field("held_out_gain", pa.float64()))), folder / TRIALS)
+    conclude(folder)
+    text = (folder / "table.md").read_text(encoding="utf-8")
+    assert "11.0000 ± 1.4142" in text and "gain (held-out clients, pooled; larger is better)" in text
+
+
+def test_values_of_the_clients_that_chose_the_points_are_told(tmp_path: Path) -> None:
+    tried = [trial("fedavg", 1, 0, 0.4, point=point(rate=2), **searching())]
+    for rows, metric, is_told in (
+        ([*trials("fedavg", BASE), *tried], "validation_accuracy", True),
+        ([*trials("fedavg", BASE), *tried], "held_out_accuracy", False),
+        (trials("fedavg", BASE), "validation_accuracy", False),
+    ):
+        study = read_findings(write_study(tmp_path, rows, metric=metric))
+        assert any("too favourable" in text for text in notes(study, rows_of(study))) == is_told
 
 
 def screen(found: list[dict[str, object]], planned: dict[tuple[str, str], int]) -> str:
