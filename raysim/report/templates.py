@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from partitioning import InputError
 from partitioning.common.disk import write_whole
-from partitioning.common.text import printable_lines
+from partitioning.common.text import printable_lines, word
 from raysim.plots.style import COLOURS, DARK_COLOURS
 
 
@@ -26,6 +26,7 @@ def template(name: str, package: str = "raysim.report") -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.globals["line_colours"] = list(zip(COLOURS, DARK_COLOURS, strict=True))
+    environment.filters["word"] = word
     return environment.get_template(name)
 
 

@@ -129,6 +129,13 @@ def test_a_study_that_is_still_searching_has_a_report(tmp_path: Path) -> None:
     assert "the best 7 of 8 points" in text
 
 
+def test_commands_of_the_page_hold_for_any_folder_name(tmp_path: Path) -> None:
+    page = conclude(write_study(tmp_path / "my study", trials("fedavg", [0.5])))
+    text = Outline(page.read_text(encoding="utf-8")).text
+    assert "raysim report 'my study'" in text and "raysim study 'my study/study.toml' --out AGAIN" in text
+    assert "raysim run 'my study/trials/fedavg-1-0/config.toml' --out ONE" in text
+
+
 def test_a_grid_may_have_lists_and_a_study_no_validation(tmp_path: Path) -> None:
     rows = [
         trial("fedavg", 1, 0, 0.5, stage="search", chosen=size == 8, point=point(hidden=[size])) for size in (8, 16, 32)
