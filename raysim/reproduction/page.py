@@ -44,8 +44,8 @@ def _markup(folder: Path, record: Mapping[str, Any]) -> str:
     return template("claims.html.j2", "raysim.reproduction").render(
         record=record,
         command=command(record),
-        tested=[claim for claim in claims if claim[0]["numbers"]],
-        untested=[claim for claim in claims if not claim[0]["numbers"]],
+        tested=[claim for claim in claims if claim[0]["verdict"] != UNTESTED],
+        untested=[claim for claim in claims if claim[0]["verdict"] == UNTESTED],
         figures=[
             (each["title"], themed(in_page(read_text(folder / each["file"]))) if each["file"] else "")
             for each in record.get("figures", [])

@@ -20,7 +20,7 @@ from raysim.common.names import CLIENTS
 from raysim.common.statistics import mean_and_std
 from raysim.reproduction.claim import TAKEN, Claim, growth, reached, round_of
 from raysim.studies.folder import VIRTUAL_TIME
-from raysim.studies.read import metrics_of
+from raysim.studies.read import lost_in, metrics_of
 
 Verdict = Literal["holds", "holds in direction", "does not hold", "not tested here"]
 
@@ -35,7 +35,7 @@ class JudgedClaim:
     Args:
         claim: the claim.
         numbers: its number on each split, in order; empty if the claim is not tested here.
-        lost: number of its trials that diverged or failed.
+        lost: number of its trials that diverged or failed, and of its algorithms without a winner.
     """
 
     claim: Claim
@@ -56,9 +56,9 @@ class JudgedClaim:
     def verdict(self) -> Verdict:
         """Verdict: every split meets the condition, or only the mean of the finished ones, or neither.
 
-        With `by_mean`, the mean counts in place of the splits.
+        With `by_mean`, the mean counts in place of the splits. If all trials are lost, the claim does not hold.
         """
-        if not self.numbers:
+        if not self.numbers and not self.lost:
             return "not tested here"
         judged = (self.mean,) if self.claim.by_mean else self.numbers
         if not self.lost and all(self.claim.met_by(number) for number in judged):
@@ -77,21 +77,31 @@ class StudyNumbers:
         self._folder = folder
 
     @cached_property
+    def _table(self) -> pa.Table:
+        return read_parquet(self._folder / "trials.parquet")
+
+    @cached_property
     def _trials(self) -> list[dict[str, Any]]:
-        rows = read_parquet(self._folder / "trials.parquet").to_pylist()
-        return [row for row in rows if row["chosen"] and row["stage"] == "final"]
+        return [row for row in self._table.to_pylist() if row["chosen"] and row["stage"] == "final"]
+
+    @cached_property
+    def _lost(self) -> list[tuple[str, str]]:
+        """Data set and algorithm of each trial that has not ended well, and of each algorithm without a winner."""
+        failed = [(row["dataset"], row["algorithm"]) for row in self._trials if row["status"] != "done"]
+        return [*failed, *lost_in(self._table)]
 
     def judge(self, claim: Claim) -> JudgedClaim:
         """Judge a claim; raise InputError if the study cannot have its number."""
-        datasets = {claim.dataset, claim.minus_dataset, claim.than_dataset}
-        names = {claim.algorithm, claim.minus, *(claim.tuned_with or ())}
-        lost = sum(
-            row["dataset"] in datasets and row["algorithm"] in names and row["status"] != "done" for row in self._trials
-        )
+        datasets = {claim.dataset, claim.minus_dataset, claim.than_dataset} - {None}
+        names = {claim.algorithm, claim.minus, *(claim.tuned_with or ())} - {None}
+        lost = sum(dataset in datasets and name in names for dataset, name in self._lost)
         try:
-            return JudgedClaim(claim, tuple(self._numbers(claim).values()), lost)
+            numbers = tuple(self._numbers(claim).values())
         except InputError as error:
             raise InputError(f"claim {claim.says!r}: {error}") from None
+        tried = {*self._lost, *((row["dataset"], row["algorithm"]) for row in self._trials)}
+        is_tested = datasets <= {dataset for dataset, _ in tried} and names <= {name for _, name in tried}
+        return JudgedClaim(claim, numbers, lost if numbers or is_tested else 0)
 
     def _numbers(self, claim: Claim) -> dict[Split, float]:
         if claim.minus is None and claim.minus_dataset is None:

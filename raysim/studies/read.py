@@ -207,11 +207,15 @@ def read_findings(folder: Path) -> Findings:
         )
     with readable_table(path, AGAIN):
         table = read_parquet(path)
-    lost = json.loads((table.schema.metadata or {}).get(LOST.encode(), "[]"))
-    reasons = {(dataset, algorithm): reason for dataset, algorithm, reason in lost}
-    study = Findings(folder, config, text, tuple(trial_rows(table)), reasons)
+    study = Findings(folder, config, text, tuple(trial_rows(table)), lost_in(table))
     _check_metrics(study)
     return study
+
+
+def lost_in(table: pa.Table) -> dict[tuple[str, str], str]:
+    """Return a sentence about each data set and algorithm without a winner, from the metadata of `trials.parquet`."""
+    found = json.loads((table.schema.metadata or {}).get(LOST.encode(), "[]"))
+    return {(dataset, algorithm): reason for dataset, algorithm, reason in found}
 
 
 def trial_rows(table: pa.Table) -> Iterator[TrialRow]:

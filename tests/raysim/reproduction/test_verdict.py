@@ -1,5 +1,6 @@
 """Verdicts on tables of numbers that are written down here."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from raysim.common.errors import InputError
 from raysim.reproduction.claim import Claim
 from raysim.reproduction.file import Reproduction, differences
 from raysim.reproduction.verdict import JudgedClaim, StudyNumbers
+from raysim.studies.folder import LOST
 
 ACCURACIES = {"fedavg": [0.80, 0.82, 0.84], "fedbn": [0.85, 0.90, 0.83], "fedavg-2": [0.5, 0.6, 0.7]}
 
@@ -31,7 +33,9 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
             )
     rows.append(_row("fedbn", 1, test_accuracy=0.1, chosen=False))
     rows.append(_row("fedbn", 9, test_accuracy=None, status="diverged"))
-    pq.write_table(pa.Table.from_pylist(rows), folder / "trials.parquet")
+    rows.append(_row("fedyogi", 1, test_accuracy=None, status="diverged"))
+    lost = {LOST: json.dumps([["digits", "fedprox", "fedprox on digits: no winner"]])}
+    pq.write_table(pa.Table.from_pylist(rows).replace_schema_metadata(lost), folder / "trials.parquet")
     return folder
 
 
@@ -73,6 +77,10 @@ def claim(**keys: Any) -> Claim:
             "holds in direction",
         ),
         ({"algorithm": "radfed", "above": 0}, [], "not tested here"),
+        # All trials of fedyogi diverged, and fedprox has no winner.
+        ({"algorithm": "fedyogi", "above": 0}, [], "does not hold"),
+        ({"algorithm": "fedprox", "minus": "fedavg", "above": -1}, [], "does not hold"),
+        ({"tuned_with": ("fedprox",), "take": "reached", "level": 0.3, "below": 5}, [4, 4, 2], "holds in direction"),
         ({"dataset": "mnist", "above": 0}, [], "not tested here"),
         ({"minus_dataset": "mnist", "above": 0}, [], "not tested here"),
         (
