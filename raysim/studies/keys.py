@@ -73,11 +73,16 @@ def resolved_table(table: StudyTable, experiment: Experiment, has_search: bool) 
         has_search: whether any algorithm has several points.
 
     Raises:
-        InputError: an algorithm or a column is unknown, test data would decide the search, or seeds and folds of the
-            search are none of the study's.
+        InputError: an algorithm or a column is unknown, test data would decide the search, seeds and folds of the
+            search are none of the study's, or there are no folds to rotate.
     """
     seeds = table.seeds or (experiment.seed,)
     folds = table.folds if table.folds is not None else getattr(experiment.partition, "folds", 0)
+    if table.validation == "rotate" and not folds:
+        raise InputError(
+            'study.validation = "rotate" without folds: must have some, each of which validates in turn; set '
+            "study.folds = 5, or leave study.validation out"
+        )
     cut = table.tune.local_validation
     usual = experiment.evaluate.select_by if cut is None else f"{LOCAL_VALIDATION}accuracy"
     select_by = table.select_by or usual
