@@ -23,8 +23,11 @@ from raysim.studies.split import Split
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Allowed names of data sets, which are also names of folders."""
 
-LOCATED = ("root", "population", "test")
-"""Keys of `[data]` that may hold paths."""
+LOCATED = (
+    *("data.root", "data.population", "data.test", "data.text.tokenizer"),
+    *("devices.table", "model.weights", "model.pretrained"),
+)
+"""Keys that may hold paths."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +81,15 @@ class Study:
             bare["partition"] = _folded(partition, partition.get("folds", 0) if table.folds is None else table.folds)
         # A study shows means over clients, so that each trial would score every client for nothing.
         bare["evaluate"] = {"clients": False, **part(bare, "evaluate")}
-        datasets = _datasets(bare, changes, folders)
+        datasets = _datasets(bare, changes, folders, table.folds or 0)
         names = datasets[0].experiment.names
         spaces = ordered_spaces(names, part(given, "grid"), part(given, "inherit"))
         has_search = any(space.size > 1 for space in spaces.values())
         table = resolved_table(table, datasets[0].experiment, has_search)
         for dataset in datasets:
             _check_dataset(dataset, table, has_search)
-        for dataset in datasets:
-            _check_points(dataset, spaces, len(datasets) > 1)
-        return cls(table, datasets, spaces, _written(bare, given, changes, datasets))
+        modules = [path for each in datasets for path in _check_points(each, spaces, len(datasets) > 1, folders)]
+        return cls(table, datasets, spaces, _written(bare, given, changes, datasets, modules))
 
     @property
     def names(self) -> list[str]:
@@ -168,7 +170,7 @@ def completed(
     lists = {key: value for key, value in raw.items() if key == "study" or isinstance(value, list)}
     common = {key: value for key, value in raw.items() if key not in lists and key != "base"}
     whole |= lists
-    apply(whole, (Change(path, leaf, path) for path, leaf in flat(common)))
+    apply(whole, (_change(path, leaf, path) for path, leaf in _leaves(common).items()))
     return changed(whole, changes)
 
 
@@ -188,20 +190,38 @@ def _changes(given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             raise InputError(
                 f"study.datasets.{name} = {table!r}: must be a table; write its key paths and values below"
             )
-    return {name: dict(flat(table)) for name, table in changes.items()}
+    return {name: _leaves(table) for name, table in changes.items()}
+
+
+def _leaves(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by dotted keys; an empty table, such as `[devices]` with all its defaults, is one of them."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        inner = _leaves(value) if isinstance(value, dict) else {}
+        found |= {f"{key}.{below}": leaf for below, leaf in inner.items()} or {key: value}
+    return found
+
+
+def _change(path: str, value: Any, what: str) -> Change:
+    """Return a change of a key; an empty table is added if it is missing, and otherwise stays."""
+    # A change that removes a key makes the tables on its way.
+    return Change(f"{path}.", None, what) if isinstance(value, dict) else Change(path, value, what)
 
 
 def _datasets(
-    bare: Mapping[str, Any], changes: Mapping[str, Mapping[str, Any]], folders: Sequence[Path]
+    bare: Mapping[str, Any], changes: Mapping[str, Mapping[str, Any]], folders: Sequence[Path], folds: int
 ) -> tuple[StudyData, ...]:
     if not changes:
-        experiment = Experiment.of(bare, folders)
-        return (StudyData(_default_name(experiment), bare, experiment),)
+        raw = dict(bare)
+        _divide(raw, folds)
+        experiment = Experiment.of(raw, folders)
+        return (StudyData(_default_name(experiment), raw, experiment),)
     datasets = []
     for name, table in changes.items():
         raw = deepcopy(dict(bare))
-        apply(raw, (Change(path, value, f"study.datasets.{name}.{path}") for path, value in table.items()))
+        apply(raw, (_change(path, value, f"study.datasets.{name}.{path}") for path, value in table.items()))
         try:
+            _divide(raw, folds)
             datasets.append(StudyData(name, raw, Experiment.of(raw, folders)))
         except InputError as error:
             raise InputError(f"study.datasets.{name}: {error}") from None
@@ -212,6 +232,12 @@ def _datasets(
                 f"{datasets[0].name} ({', '.join(datasets[0].experiment.names)}); leave algorithm.name as it is"
             )
     return tuple(datasets)
+
+
+def _divide(raw: dict[str, Any], folds: int) -> None:
+    """Divide the clients into the folds of the study if no `[partition]` of the file says how many."""
+    if folds and part(raw, "data").get("population") is None:
+        raw["partition"] = {"folds": folds, **part(raw, "partition")}
 
 
 def _check_dataset(dataset: StudyData, table: StudyTable, has_search: bool) -> None:
@@ -277,23 +303,32 @@ def _inherited_choices(
     return choices
 
 
-def _check_points(dataset: StudyData, spaces: Mapping[str, SearchSpace], several: bool) -> None:
+def _check_points(
+    dataset: StudyData, spaces: Mapping[str, SearchSpace], several: bool, folders: Sequence[Path]
+) -> list[str]:
     """Check every point that an algorithm may run at, inherited values one at a time.
+
+    Returns:
+        folders of the user's own modules behind all points.
 
     Raises:
         InputError: the first wrong point.
     """
     tables: dict[str, list[dict[str, Any]]] = {}
+    modules: list[str] = []
     for name, space in spaces.items():
         choices = _inherited_choices(space, tables)
         first = {key: values[0] for key, values in choices.items()}
         points = space.points(first)
         points += [{**points[0], key: value} for key, values in choices.items() for value in values[1:]]
         try:
-            tables[name] = [algorithm_table(space.at(dataset.raw, point)) for point in points]
+            experiments = [space.at(dataset.raw, point, folders) for point in points]
         except InputError as error:
             place = f"study.datasets.{dataset.name}, " if several else ""
             raise InputError(f"{place}study.grid or study.inherit of {name}: {_of_the_run(error) or error}") from None
+        tables[name] = [algorithm_table(each) for each in experiments]
+        modules += [path for each in experiments for path in each.modules or ()]
+    return modules
 
 
 def _of_the_run(error: InputError) -> str:
@@ -310,24 +345,23 @@ def _written(
     given: Mapping[str, Any],
     changes: Mapping[str, Mapping[str, Any]],
     datasets: Sequence[StudyData],
+    modules: Iterable[str],
 ) -> dict[str, Any]:
     """Return the tables for a file with absolute paths, which means the same in any folder."""
-    modules = dict.fromkeys(path for each in datasets for path in each.experiment.modules or ())
-    raw = {**bare, **({"modules": list(modules)} if modules else {})}
+    of_own = list(dict.fromkeys(modules))
+    raw = deepcopy({**bare, **({"modules": of_own} if of_own else {})})
     located = {each.name: _located(each.experiment) for each in datasets}
-    raw["data"] = {**part(bare, "data"), **(located[datasets[0].name] if not changes else {})}
+    if not changes:
+        apply(raw, (Change(path, value, path) for path, value in located[datasets[0].name].items()))
     study: dict[str, Any] = {
         key: {name: dict(flat(part(part(given, key), name))) for name in part(given, key)}
         for key in ("grid", "inherit")
     }
     if changes:
-        study["datasets"] = {
-            name: {**table, **{f"data.{key}": value for key, value in located[name].items()}}
-            for name, table in changes.items()
-        }
+        study["datasets"] = {name: {**table, **located[name]} for name, table in changes.items()}
     return {**raw, "study": study}
 
 
 def _located(experiment: Experiment) -> dict[str, str]:
-    data = experiment.data
-    return {key: getattr(data, key) for key in LOCATED if isinstance(getattr(data, key), str)}
+    values = dict(flat(experiment.to_toml()))
+    return {path: values[path] for path in LOCATED if isinstance(values.get(path), str) and values[path]}

@@ -8,6 +8,7 @@ from functools import reduce
 from graphlib import CycleError, TopologicalSorter
 from itertools import product
 from math import prod
+from pathlib import Path
 from typing import Any
 
 from raysim.common.errors import InputError, unknown
@@ -57,12 +58,13 @@ class SearchSpace:
         """Return all points with the inherited values; the first key varies slowest."""
         return [{**dict(zip(self.grid, values, strict=True)), **inherited} for values in product(*self.grid.values())]
 
-    def at(self, raw: Mapping[str, Any], point: Point) -> Experiment:
+    def at(self, raw: Mapping[str, Any], point: Point, folders: Sequence[Path] = ()) -> Experiment:
         """Return the experiment of this algorithm alone at a point.
 
         Args:
             raw: tables of the experiment.
             point: values for the algorithm's table; None resets a key to its default.
+            folders: first places to search for modules of the user's own that are not loaded yet.
 
         Raises:
             InputError: the algorithm does not take a key or a value.
@@ -70,7 +72,7 @@ class SearchSpace:
         tables = raw.get("algorithm", {})
         table = deepcopy((tables if isinstance(tables, list) else [tables])[self.place])
         apply(table, (Change(key, value, f"{self.algorithm}.{key}") for key, value in point.items()))
-        return Experiment.of({**raw, "algorithm": table})
+        return Experiment.of({**raw, "algorithm": table}, folders)
 
 
 def algorithm_table(experiment: Experiment) -> dict[str, Any]:
@@ -142,6 +144,8 @@ def _values(name: str, table: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
         given = f"study.grid.{name}.{key} = {values!r}"
         if not isinstance(values, list | tuple) or not values:
             raise InputError(f"{given}: must be a list of values; for example, write {key} = [0.1, 0.01]")
+        if any(map(callable, values)):
+            raise InputError(f"{given}: must name your own code as text; write 'module:function'")
         # 1 and 1.0 would be one trial under two names.
         alike = {json.dumps(json.loads(json.dumps(value, default=str), parse_int=float)) for value in values}
         if len(alike) < len(values):

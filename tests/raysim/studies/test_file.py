@@ -13,8 +13,10 @@ import raysim
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import InputError
+from raysim.config.attack import AttackTable
 from raysim.config.experiment import Experiment
 from raysim.config.read import read
+from raysim.config.tables import DevicesTable
 from raysim.studies.file import Study, completed, read_study
 
 
@@ -43,6 +45,51 @@ def test_what_stands_beside_the_study_changes_its_base(tmp_path: Path) -> None:
     assert Study.of(completed(tomllib.loads(tomli_w.dumps(study.to_toml())))).to_toml() == study.to_toml()
 
 
+def test_an_empty_table_beside_the_study_is_one_of_defaults(small: dict[str, Any], tmp_path: Path) -> None:
+    small["algorithm"] = small["algorithm"][:1]
+    base = {key: value for key, value in small.items() if key != "study"}
+    (tmp_path / "base.toml").write_text(tomli_w.dumps(base | {"attack": {"share": 0.25}}))
+    raw = {"base": "base.toml", "devices": {}, "attack": {}, "study": small["study"]}
+    (tmp_path / "study.toml").write_text(tomli_w.dumps(raw))
+    study = Study.of(read_study(tmp_path / "study.toml"))
+    experiment = study.datasets[0].experiment
+    assert experiment.devices == DevicesTable() and experiment.attack == AttackTable(share=0.25)
+    small["study"]["datasets"] = {"plain": {}, "timed": {"devices": {}}}
+    study = Study.of(small)
+    assert [each.experiment.devices for each in study.datasets] == [None, DevicesTable()]
+    assert Study.of(completed(study.to_toml())).to_toml() == study.to_toml()
+
+
+def test_the_default_partition_has_the_folds_of_the_study(small: dict[str, Any]) -> None:
+    del small["partition"]
+    for datasets in ({}, {"a": {}, "b": {"partition.clients": 9}}, {"a": {}}):
+        small["study"]["datasets"] = datasets
+        tables = [each.experiment.partition for each in Study.of(small).datasets]
+        assert [each.folds for each in tables if each] == [3] * max(1, len(datasets))
+
+
+def test_a_written_study_means_the_same_in_any_folder(
+    small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small |= {"devices": {"table": "devices.parquet"}, "model": {**small["model"], "weights": "w.safetensors"}}
+    for datasets in ({}, {"a": {}, "b": {"devices.table": "b.parquet"}}):
+        small["study"]["datasets"] = datasets
+        study = Study.of(small)
+        (there := tmp_path / "there").mkdir(exist_ok=True)
+        with monkeypatch.context() as patch:
+            patch.chdir(there)
+            again = Study.of(study.to_toml())
+        assert [each.experiment for each in again.datasets] == [each.experiment for each in study.datasets]
+    assert study.datasets[1].experiment.devices == DevicesTable(table=str(tmp_path / "b.parquet"))
+
+
+def test_a_grid_may_name_one_s_own_code_beside_the_file(small: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "own_of_grid.py").write_text("def squared(outputs, y):\n    return (outputs.mean(1) - y) ** 2\n")
+    small["study"]["grid"] = {"fedavg": {"local.loss": ["cross-entropy", "own_of_grid:squared"]}}
+    assert Study.of(small, [tmp_path]).to_toml()["modules"] == [str(tmp_path)]
+
+
 def test_trials_score_no_single_client_unless_the_file_says_so(small: dict[str, Any]) -> None:
     assert not Study.of(small).datasets[0].experiment.evaluate.clients
     small["evaluate"] = {**small["evaluate"], "clients": True}
@@ -67,6 +114,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"select_by": "held_out_accuracy"}, "must be a column of the validation clients"),
     ({"tune": {"folds": [3]}}, "study.tune.folds = [3]: must be 0 to 2"),
     ({"folds": 0, "tune": {"folds": [0]}}, "left out, because there are no folds"),
+    ({"folds": 0, "tune": {}, "validation": "rotate"}, 'study.validation = "rotate" without folds'),
     ({"grid": {"radfd": {}}}, "did you mean 'radfed'"),
     ({"grid": {"radfed": {"aggregate_evry": [1]}}}, "did you mean 'aggregate_every'"),
     ({"grid": {"radfed": {"aggregate_every": 3}}}, "must be a list of values"),
@@ -76,6 +124,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"grid": {"radfed": {"aggregate_every": [2, 0]}}}, "study.grid or study.inherit of radfed: "),
     ({"grid": {"*": {"aggregate_every": [2]}}}, "of algorithm fedavg"),
     ({"grid": {"radfed": 3}}, "radfed = 3: must be a table"),
+    ({"grid": {"*": {"local.loss": ["mse", len]}}}, "must name your own code as text; write 'module:function'"),
     ({"grid": {"*": {"rounds": [2, 3]}}}, "rounds: must be a key of an algorithm, .*; vary it by study.datasets, or"),
     ({"grid": {"radfed": {"partition.clients": [2]}}}, "partition: must be a key of an algorithm, and is one of the"),
     ({"grid": {"radfed": {"seed": [2, 3]}}}, "is one of the whole run; vary it by study.seeds"),
