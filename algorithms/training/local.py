@@ -261,7 +261,7 @@ class Local:
     def fitted(self, census: Census, reporting: int | None = None) -> Self:
         """Return this part with values that depend on the training clients, such as `steps = "largest"`, as numbers.
 
-        `reporting` is the number of clients that report in time, in a round in virtual time.
+        `reporting` is the number of clients that take part in the round; in virtual time, of those that report in time.
         """
         method = self.method.fitted(census, reporting)
         if self.steps != "largest":

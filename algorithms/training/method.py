@@ -89,7 +89,7 @@ class Method:
         return losses
 
     def fitted(self, census: Census, reporting: int | None) -> Self:
-        """Return the method for these training clients, and the number of clients that report in virtual time."""
+        """Return the method for these training clients, of whom `reporting` take part in the round; None if unknown."""
         return self
 
     def check_terms(self) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def feature_noise(labels: npt.ArrayLike, *, clients: int, strength: float = 0.5, seed: int = 0) -> Parts:
     """Deal evenly, and add noise to the features that grows from client to client.
 
-        x <- x + N(0, (strength t / (K - 1) std x)^2) on client t = 0, ..., K - 1, for every numeric column
+        x <- x + N(0, (strength t / (K - 1) std x)^2) on client t = 0, ..., K - 1, for every feature that is numeric
 
     Whole numbers are rounded and kept in the range of their type. FedBS, section III-A ("same label, different
     features"); Li et al. 2022 (NIID-Bench), section 4.2, with noise in absolute units.

@@ -27,7 +27,7 @@ def rewrite(
     Args:
         population: population to read; the checksum of every batch is verified.
         out: folder to create; it must not exist, or be empty.
-        convert: function that changes, adds or drops columns, except the label.
+        convert: function that changes, adds or drops columns, except the label and the column of classes.
         progress: callback with the clients written so far and their number.
     """
     folder = check_out(out)
