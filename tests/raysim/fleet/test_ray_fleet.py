@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import ray
 import torch
@@ -149,7 +150,9 @@ def test_the_store_for_other_nodes_outlives_its_process(actors: ClientActors, po
     away = remote_files.RemotePersonalStore(PersonalStore(tmp_path / "away", layout), server)
     written = Packed(np.arange(layout.floats, dtype=layout.floating), np.arange(layout.integers))
     before = away.append(written)
+    process = psutil.Process(int(before.file.partition("-")[0]))
     ray.kill(server, no_restart=False)
+    process.wait(60)
     after = away.append(written)
     assert before.file != after.file
     for location in (before, after):
