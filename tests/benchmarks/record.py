@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from tests.benchmarks.peers.loads import LOADS
+
 RECORD = Path(__file__).with_name("speed.json")
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
@@ -51,9 +53,9 @@ MODELS = {
     "L": "its adapters",
     "M": "GPT-2, 10.8 million",
     "N": "its adapters",
-    "O": "FedBN's `digit_cnn`, batch 32",
-    "P": "`lenet`, batch 64",
-    "Q": "`resnet20`, batch norm, batch 20",
+    "O": "FedBN's `digit_cnn`",
+    "P": "`lenet`",
+    "Q": "`resnet20`, batch norm",
 }
 """Model of each load."""
 
@@ -100,8 +102,8 @@ def keep(name: str, entry: Mapping[str, Any]) -> None:
 def rounds_table(record: Record, rows: Sequence[str] = tuple(ROWS), loads: Sequence[str] = IMAGES) -> str:
     """Return seconds a round, and the ratio to two plain loops."""
     lines = [f"| | {' | '.join(ROUNDS[load] for load in loads)} |", f"|---|{'---|' * len(loads)}"]
-    batch = ", batch 10" if loads != NETWORKS else ""
-    lines.append(f"| model{batch}, one epoch | {' | '.join(MODELS[load] for load in loads)} |")
+    models = (f"{MODELS[load]}, batch {LOADS[load].batch}" for load in loads)
+    lines.append(f"| model, one epoch | {' | '.join(models)} |")
     measured = {title for load in loads for title in record.get(load, {}).get("figures", {})}
     for title in filter(measured.__contains__, rows):
         lines.append(f"| {ROWS[title]} | {' | '.join(_cell(record.get(load, {}), title) for load in loads)} |")
