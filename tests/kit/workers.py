@@ -30,7 +30,10 @@ def users(module: str, fixtures: frozenset[str]) -> frozenset[str]:
         module: path of the module, relative to the root.
         fixtures: names of the fixtures.
     """
-    tree = ast.parse((ROOT / module).read_text(encoding="utf-8"))
+    text = (ROOT / module).read_text(encoding="utf-8")
+    if not any(name in text for name in fixtures):
+        return frozenset()  # at once: there are some 300 modules, and every worker asks
+    tree = ast.parse(text)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     marks = [node for node in tree.body if isinstance(node, ast.Assign) and _names(node) & {"pytestmark"}]
     if any(_names(mark) & fixtures for mark in marks):
