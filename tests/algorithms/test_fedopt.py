@@ -185,24 +185,6 @@ def test_silobn_keeps_the_statistics_alone(federation: Federation) -> None:
     }
 
 
-@pytest.mark.parametrize("norm", [True, False])
-def test_each_client_of_singleset_is_alone(federation: Federation, norm: bool) -> None:
-    data = clients((8, 12, 6))
-    algorithm = singleset(Participation(), LOCAL)
-    module = perceptron(norm).double()
-    fleet = federation(data, module, algorithm.sharing, compute=FP64)
-    state = simulate(algorithm, fleet, module, rounds=3)
-    assert state.report is not None and (state.report.bytes_up, state.report.bytes_down) == (0, 0)
-    for client, samples in enumerate(data):
-        alone = perceptron(norm).double()
-        for number in (1, 2, 3):
-            update(alone, samples, number, client, LOCAL)
-        location = state.personal.latest(client, 3)
-        assert location is not None
-        for name, value in fleet.layouts.personal.unpack(fleet._worker.personal.read(location)).items():
-            np.testing.assert_allclose(value, alone.state_dict()[name].numpy(), rtol=1e-9, atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
