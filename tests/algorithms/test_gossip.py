@@ -31,7 +31,7 @@ from tests.kit.reference import DATA, FP64, drawn, engine, module, sgd, train
 
 Federation = Callable[..., InlineFleet]
 ALL, HALF = Participation(), Participation(fraction=0.5)
-LOCAL, ONE_STEP = Local(lr=0.05, batch_size=4, epochs=2), Local(lr=0.05, batch_size="full", steps=1)
+LOCAL, ONE_STEP = Local(lr=0.05, batch_size=4), Local(lr=0.05, batch_size="full", steps=1)
 CLIENTS = np.arange(len(DATA))
 
 
@@ -104,8 +104,8 @@ def test_dpsgd_matches_its_paper(
     federation: Federation, order: Any, topology: Topology, participation: Participation
 ) -> None:
     algorithm = dpsgd(participation, LOCAL, order=order).having(topology)
-    state, fleet = engine(federation, algorithm, rounds=4)
-    agree(own_models(state, fleet), reference(algorithm, 4, LOCAL))
+    state, fleet = engine(federation, algorithm, rounds=3)
+    agree(own_models(state, fleet), reference(algorithm, 3, LOCAL))
 
 
 DIRECTED = [
@@ -123,8 +123,8 @@ DIRECTED = [
 @pytest.mark.parametrize("participation", [ALL, HALF], ids=["all", "half"])
 def test_sgp_matches_its_paper(federation: Federation, topology: Topology, participation: Participation) -> None:
     algorithm = sgp(participation, LOCAL).having(topology)
-    state, fleet = engine(federation, algorithm, rounds=4)
-    agree(own_models(state, fleet), reference(algorithm, 4, LOCAL))
+    state, fleet = engine(federation, algorithm, rounds=3)
+    agree(own_models(state, fleet), reference(algorithm, 3, LOCAL))
     weights = state.of("topology")["weights"]
     assert weights.sum() == pytest.approx(len(DATA), abs=1e-12)
     regular = topology.graph in ("one-peer-exponential", "ring")
@@ -146,8 +146,8 @@ def test_the_written_model_is_the_mean_and_consensus_the_distance_from_it(federa
 
 def test_a_complete_graph_with_one_step_is_fedavg(federation: Federation) -> None:
     gossip = dpsgd(ALL, ONE_STEP).having(Topology("complete", mixing="uniform"))
-    state, fleet = engine(federation, gossip, rounds=5)
-    plain, star = engine(federation, replace(fedavg(ALL, ONE_STEP), weighting=Equal()), rounds=5)
+    state, fleet = engine(federation, gossip, rounds=3)
+    plain, star = engine(federation, replace(fedavg(ALL, ONE_STEP), weighting=Equal()), rounds=3)
     wanted = star.layouts.shared.unpack(plain.model)
     found = fleet.layouts.personal.unpack(state.average)
     for name, value in wanted.items():
@@ -158,26 +158,26 @@ def test_a_complete_graph_with_one_step_is_fedavg(federation: Federation) -> Non
 
 def test_sgp_on_doubly_stochastic_mixing_is_dpsgd(federation: Federation) -> None:
     graph = Topology("random-regular", degree=3)
-    one, fleet = engine(federation, dpsgd(HALF, LOCAL).having(graph), rounds=4)
-    other, pushed = engine(federation, sgp(HALF, LOCAL).having(graph), rounds=4)
+    one, fleet = engine(federation, dpsgd(HALF, LOCAL).having(graph), rounds=3)
+    other, pushed = engine(federation, sgp(HALF, LOCAL).having(graph), rounds=3)
     agree(own_models(one, fleet), own_models(other, pushed), 1e-13)
     np.testing.assert_allclose(other.of("topology")["weights"], 1, rtol=1e-14)
 
 
 def test_mixing_alone_contracts_at_the_second_eigenvalue(federation: Federation) -> None:
     """Without training, x_t = W^t x_0, and the slowest disagreement shrinks by |lambda_2| a round."""
-    algorithm = dpsgd(ALL, Local(lr=0.05, batch_size=4)).having(Topology("ring"))
+    algorithm = dpsgd(ALL, LOCAL).having(Topology("ring"))
     fleet = federation(DATA, module(), algorithm.sharing)
-    state = next_round(begin(module(), fleet, 0, 60), algorithm, fleet)
+    state = next_round(begin(module(), fleet, 0, 13), algorithm, fleet)
     start = own_models(state, fleet)
     still = replace(algorithm, local=replace(algorithm.local, lr=1e-300))
     found = []
-    for _ in range(59):
+    for _ in range(12):
         state = next_round(state, still, fleet)
         assert state.report is not None
         found.append(state.report.measures["consensus"])
     matrix = dense(Topology("ring").matrix(CLIENTS, 0, 1))
-    power = np.linalg.matrix_power(matrix, 59)
+    power = np.linalg.matrix_power(matrix, 12)
     name = "0.weight"
     wanted = np.tensordot(power, np.array([model[name] for model in start]), 1)
     np.testing.assert_allclose(np.array([model[name] for model in own_models(state, fleet)]), wanted, atol=1e-6)
@@ -189,10 +189,10 @@ def test_mixing_alone_contracts_at_the_second_eigenvalue(federation: Federation)
 
 def test_a_mixed_variance_stays_positive(federation: Federation) -> None:
     """Also if the clients' samples shrink: x_i + (y_i - x_i) would fall below 0 where the neighbours' x are small."""
-    algorithm = dpsgd(ALL, replace(LOCAL, epochs=8), order="combine-then-adapt")
+    algorithm = dpsgd(ALL, replace(LOCAL, epochs=4), order="combine-then-adapt")
     fleet = federation(DATA, module(), algorithm.sharing, compute=FP64)
-    state = begin(module(), fleet, 0, 6)
-    for number in range(6):
+    state = begin(module(), fleet, 0, 4)
+    for number in range(4):
         if number == 3:
             fleet._worker.data.clients = [(x / 100, y) for x, y in DATA]  # type: ignore[attr-defined]
         state = next_round(state, algorithm, fleet)

@@ -21,7 +21,7 @@ from tests.kit.rounds import same
 from tests.kit.runs import quick_run
 
 Federation = Callable[..., InlineFleet]
-LOCAL = Local(lr=0.05, batch_size=4, epochs=2)
+LOCAL = Local(lr=0.05, batch_size=4)
 PARTICIPATION = Participation(fraction=0.5)
 
 
@@ -45,10 +45,10 @@ def loss(model: torch.nn.Module, client: int) -> float:
 @pytest.mark.parametrize("server", [Mix(0.8), Momentum(beta=0.9)])
 @pytest.mark.parametrize("count", [2, 3])
 def test_ifca_matches_its_paper(federation: Federation, server: Server, count: int) -> None:
-    state, fleet = engine(federation, ifca(PARTICIPATION, LOCAL, server, clusters=count), rounds=6)
+    state, fleet = engine(federation, ifca(PARTICIPATION, LOCAL, server, clusters=count), rounds=4)
     models, speeds = begun(count), [dict[str, torch.Tensor]() for _ in range(count)]
     last = np.full(6, -1)
-    for number in range(1, 7):
+    for number in range(1, 5):
         members: dict[int, list[int]] = {}
         for client in PARTICIPATION.draw(np.arange(6), 0, number).tolist():
             last[client] = int(np.argmin([loss(model, client) for model in models]))
@@ -115,7 +115,7 @@ def swapped(tmp_path_factory: pytest.TempPathFactory) -> raysim.Run:
     client = group * 10 + random.integers(0, 10, 800)
     table = pa.table({**{f"x{k}": x[:, k] for k in range(4)}, "label": (kinds + 2 * group) % 4, "client": client})
     config = {
-        "rounds": 15,
+        "rounds": 10,
         "data": {"dataset": table, "test": 0.1},
         "partition": {"scheme": "natural", "column": "client", "test_clients": 4, "local_test": 0.2},
         "model": {"hidden": [16]},

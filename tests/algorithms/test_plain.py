@@ -15,7 +15,7 @@ from tests.kit.reference import DATA, Values, agree, drawn, engine, mean, module
 
 Federation = Callable[..., InlineFleet]
 HALF = Participation(fraction=0.5)
-LOCAL = Local(lr=0.1, batch_size=4, epochs=2)
+LOCAL = Local(lr=0.1, batch_size=4)
 AFFINE = ("1.weight", "1.bias")
 STATISTICS = ("1.running_mean", "1.running_var", "1.num_batches_tracked")
 ALL = tuple(module().state_dict())
@@ -55,9 +55,9 @@ def near(received: Values, mu: float) -> Callable[[nn.Module], None]:
 @pytest.mark.parametrize("name", CASES)
 def test_the_engine_does_what_a_plain_loop_does(name: str, federation: Federation) -> None:
     plain = CASES[name]
-    state, fleet = engine(federation, plain.algorithm, rounds=6)
+    state, fleet = engine(federation, plain.algorithm, rounds=4)
     model, personal = module(), [deepcopy(module().state_dict()) for _ in DATA]
-    for number in range(1, 7):
+    for number in range(1, 5):
         cohort = [int(client) for client in HALF.draw(np.arange(6), 0, number)]
         models = [deepcopy(model) for _ in cohort]
         for w, client in zip(models, cohort, strict=True):
@@ -71,7 +71,7 @@ def test_the_engine_does_what_a_plain_loop_does(name: str, federation: Federatio
         )
     agree(state, fleet, {key: value for key, value in model.state_dict().items() if key not in plain.personal})
     for client in range(6) if plain.personal else ():
-        location = state.personal.latest(client, 6)
+        location = state.personal.latest(client, 4)
         assert location is not None
         found = fleet.layouts.personal.unpack(fleet._worker.personal.read(location))
         assert set(found) == set(plain.personal)
