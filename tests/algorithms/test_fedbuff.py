@@ -119,8 +119,7 @@ def events(
     return layout, layout.pack(module.state_dict()), now, lost
 
 
-@pytest.mark.parametrize(("size", "concurrency"), [(1, 3), (3, 4), (2, 6)])
-@pytest.mark.parametrize("absent", [False, True])
+@pytest.mark.parametrize(("size", "concurrency", "absent"), [(1, 3, True), (3, 4, True), (2, 6, True), (3, 4, False)])
 def test_it_matches_a_heap_of_events(size: int, concurrency: int, absent: bool, federation: Federation) -> None:
     data = clients(SIZES)
     devices = table(SPEEDS, DAY if absent else [[(0.0, inf)]] * 6, 6.0 if absent else inf)
@@ -186,7 +185,7 @@ def test_what_is_under_way_survives_a_copy(counts: Any, federation: Federation) 
     assert same(again.model, state.model) and again.now == state.now
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_properties_of_drawn_traces(seed: int, federation: Federation) -> None:
     rng = np.random.default_rng(seed)
     intervals = []

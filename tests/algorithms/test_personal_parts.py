@@ -32,15 +32,15 @@ from tests.kit.reference import DATA, Values, drawn, engine, mean, module
 from tests.kit.rounds import same
 
 Federation = Callable[..., InlineFleet]
-LOCAL = Local(lr=0.05, batch_size=4, epochs=2, momentum=0.5)
+LOCAL = Local(lr=0.05, batch_size=4, momentum=0.5)
 SOME = Participation(fraction=0.5)
-ROUNDS = 4
+ROUNDS = 3
 HEAD = ("3.weight", "3.bias")
 CASES = {
     "fedper": (fedper(SOME, LOCAL), 0, HEAD, "samples"),
     "fedper, two parts": (fedper(SOME, LOCAL, personal=("head", "0")), 0, (*HEAD, "0.weight", "0.bias"), "samples"),
     "lg-fedavg": (lg_fedavg(SOME, LOCAL), 0, None, "samples"),
-    "fedrep": (fedrep(SOME, LOCAL, head_epochs=3), 3, HEAD, "equal"),
+    "fedrep": (fedrep(SOME, LOCAL, head_epochs=2), 2, HEAD, "equal"),
     "fedbabu": (fedbabu(SOME, LOCAL), 0, HEAD, "samples"),
 }
 
@@ -67,8 +67,8 @@ def test_the_method_matches_a_plain_loop(name: str, federation: Federation) -> N
             model = deepcopy(shared)
             model.load_state_dict({**shared.state_dict(), **own[client]})
             model.train()
-            batches = drawn(replace(LOCAL, epochs=2 + head_epochs), DATA[client], number, client)
-            cut = len(batches) * head_epochs // (2 + head_epochs)
+            batches = drawn(replace(LOCAL, epochs=1 + head_epochs), DATA[client], number, client)
+            cut = len(batches) * head_epochs // (1 + head_epochs)
             if head_epochs:
                 train(model, batches[:cut], client, lambda n: n in HEAD)
             body_alone = name in ("fedrep", "fedbabu")

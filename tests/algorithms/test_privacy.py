@@ -176,9 +176,9 @@ def test_an_entry_that_nobody_trains_does_not_show_the_size_of_the_cohort(federa
 def test_stacked_client_updates_give_the_same(federation: Federation, make: Callable[..., Algorithm]) -> None:
     keys = {} if make is feddyn else {"weighting": "equal"}
     algorithm = make(POISSON, LOCAL, **keys).having(Privacy(0.5, 0.1, ADAPTIVE))
-    one = simulated(federation, algorithm)
+    one = simulated(federation, algorithm, rounds=3)
     for execution, block in (("vectorised", 2), ("vectorised", 3)):
-        other = simulated(federation, algorithm, compute=Compute(execution, "fp64"), block=block)  # type: ignore[arg-type]
+        other = simulated(federation, algorithm, 3, Compute(execution, "fp64"), block)  # type: ignore[arg-type]
         np.testing.assert_allclose(other.model.floats, one.model.floats, rtol=1e-9, atol=1e-9)
 
 

@@ -29,11 +29,11 @@ LOCAL = Local(lr=0.05, batch_size=4, epochs=2)
 def test_scaffold_matches_algorithm_1_with_option_2(
     federation: Federation, participation: Participation, weighting: WeightingName
 ) -> None:
-    state, fleet = engine(federation, scaffold(participation, LOCAL, weighting=weighting), rounds=6)
+    state, fleet = engine(federation, scaffold(participation, LOCAL, weighting=weighting), rounds=4)
     x = module()
     zero = {name: torch.zeros_like(p) for name, p in x.named_parameters()}
     c, controls = dict(zero), [dict(zero) for _ in DATA]
-    for number in range(1, 7):
+    for number in range(1, 5):
         cohort = participation.draw(np.arange(6), 0, number)
         models, changes = [], []
         for client in cohort:
@@ -56,7 +56,7 @@ def test_scaffold_matches_algorithm_1_with_option_2(
         scale = len(cohort) / (6 * sum(shares))  # m / K of the weighted mean
         c = {k: c[k] + scale * sum(w * change[k] for w, change in zip(shares, changes, strict=True)) for k in c}
     agree(state, fleet, {**x.state_dict(), **{f"common_control/{k}": value for k, value in c.items()}})
-    location = state.personal.latest(int(cohort[0]), 6)
+    location = state.personal.latest(int(cohort[0]), 4)
     assert location is not None
     personal = fleet.layouts.personal.unpack(fleet._worker.personal.read(location))
     for name, value in controls[cohort[0]].items():

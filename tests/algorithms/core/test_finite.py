@@ -64,7 +64,7 @@ def run(
 ) -> tuple[State, InlineFleet]:
     compute = Compute(way)  # type: ignore[arg-type]
     fleet = federation(data, perceptron(norm), algorithm.sharing, 3, compute, 3)
-    return simulate(algorithm.computed(compute), fleet, perceptron(norm), 4), fleet
+    return simulate(algorithm.computed(compute), fleet, perceptron(norm), 3), fleet
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -94,9 +94,9 @@ def test_a_update_that_is_left_out_is_that_of_a_client_without_samples(
     (state, fleet), (other, empty) = (run(federation, algorithm, data, way, norm) for data in (federated(), without()))
     assert same(state.model, other.model) and same(state.average, other.average)
     assert np.isfinite(state.model.floats).all()
-    assert list(state.personal.clients(4)) == list(other.personal.clients(4))
-    for client in state.personal.clients(4):
-        records = [f._worker.personal.read(s.personal.latest(client, 4)) for f, s in ((fleet, state), (empty, other))]
+    assert list(state.personal.clients(3)) == list(other.personal.clients(3))
+    for client in state.personal.clients(3):
+        records = [f._worker.personal.read(s.personal.latest(client, 3)) for f, s in ((fleet, state), (empty, other))]
         assert same(*records)
     rows = state.report.updates
     assert rows.finite.tolist() == [client != BROKEN for client in range(len(SIZES))]

@@ -29,7 +29,7 @@ from tests.kit.stacked import differ
 
 Federation = Callable[..., InlineFleet]
 SIZES = (7, 4, 1, 9, 0)
-LOCAL = Local(lr=0.05, epochs=2, batch_size=4)
+LOCAL = Local(lr=0.05, batch_size=4)
 LOCALS = {
     "plain": LOCAL,
     "momentum": replace(LOCAL, momentum=0.9),
@@ -107,7 +107,7 @@ def test_folded_steps_equal_stored_gradients(
     name: str, model: str, federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     states = [trained(federation, monkeypatch, ALGORITHMS[name], model, least, "fp64") for least in (1, 2**62)]
-    # Rounding: some twenty steps, each of a few sums of numbers below 10.
+    # Rounding: some ten steps, each of a few sums of numbers below 10.
     assert differ(states[0].model, states[1].model) < 1e-12
     assert states[0].report is not None and states[1].report is not None
     losses = [each.report.updates.report["loss"] for each in states if each.report is not None]
