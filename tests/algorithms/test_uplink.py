@@ -59,25 +59,23 @@ def test_what_sends_nothing_or_has_no_order_refuses_a_chain(name: str, chain: st
         named(name, SOME, LOCAL).having(CHAINS[chain]).divide(Layout.of(MODELS["cnn with batch norm"]()))
 
 
-@pytest.mark.parametrize(
-    ("name", "chain"), [(name, chain) for chain in CHAINS for name in ALGORITHMS if (name, chain) not in REFUSED]
-)
-def test_every_algorithm_with_a_chain(name: str, chain: str, federation: Federation) -> None:
-    model = "cnn with batch norm"
-    algorithm = named(name, SOME, LOCAL).having(CHAINS[chain])
-    first, _ = simulate(federation, algorithm, model, "sequential", "fp64", 3)
-    stacked, _ = simulate(federation, algorithm, model, "vectorised", "fp64", 3)
-    for one, other in ((first.model, stacked.model), (first.average, stacked.average)):
-        np.testing.assert_allclose(other.floats, one.floats, rtol=1e-9, atol=1e-9)
-    plain, _ = simulate(federation, named(name, SOME, LOCAL), model, "sequential", "fp64", 3)
-    assert np.isfinite(first.model.floats).all() and not same(first.model, plain.model)
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if any((name, chain) not in REFUSED for chain in CHAINS)])
+def test_every_algorithm_with_each_chain(name: str, federation: Federation) -> None:
+    model, algorithm = "cnn with batch norm", named(name, SOME, LOCAL)
+    plain, _ = simulate(federation, algorithm, model, "sequential", "fp64", 2)
+    for uplink in (CHAINS[chain] for chain in CHAINS if (name, chain) not in REFUSED):
+        first, _ = simulate(federation, algorithm.having(uplink), model, "sequential", "fp64", 2)
+        stacked, _ = simulate(federation, algorithm.having(uplink), model, "vectorised", "fp64", 2)
+        for one, other in ((first.model, stacked.model), (first.average, stacked.average)):
+            np.testing.assert_allclose(other.floats, one.floats, rtol=1e-9, atol=1e-9)
+        assert np.isfinite(first.model.floats).all() and not same(first.model, plain.model)
 
 
 @pytest.mark.parametrize("uplink", [*CHAINS.values(), Uplink((Sign(),), feedback=True)])
 def test_executions_agree(uplink: Uplink, federation: Federation) -> None:
     algorithm = fedavg(SOME, LOCAL).having(uplink)
     models = [
-        simulate(federation, algorithm, "mlp", way, "fp64", 3)[0] for way in ("sequential", "vectorised", "fused")
+        simulate(federation, algorithm, "mlp", way, "fp64", 2)[0] for way in ("sequential", "vectorised", "fused")
     ]
     for state in models[1:]:
         np.testing.assert_allclose(state.model.floats, models[0].model.floats, rtol=1e-9, atol=1e-9)
@@ -86,9 +84,9 @@ def test_executions_agree(uplink: Uplink, federation: Federation) -> None:
 @pytest.mark.parametrize("name", ["fedavg", "fedadam", "fedbn", "radfed", "fedasync", "scaffold", "ditto"])
 def test_identities_to_the_byte(name: str, federation: Federation) -> None:
     model, algorithm = "cnn with batch norm", named(name, SOME, LOCAL)
-    plain, _ = simulate(federation, algorithm, model, "sequential", "fp32", 3)
+    plain, _ = simulate(federation, algorithm, model, "sequential", "fp32", 2)
     for chain in ((), (Clip(inf),), (Clip(inf, "layer"),), (TopK(1.0),), (RandomK(1.0),), (Noise(0.0),)):
-        sent, _ = simulate(federation, algorithm.having(Uplink(chain)), model, "sequential", "fp32", 3)
+        sent, _ = simulate(federation, algorithm.having(Uplink(chain)), model, "sequential", "fp32", 2)
         assert same(plain.model, sent.model) and same(plain.average, sent.average), chain
 
 
