@@ -99,11 +99,13 @@ class _Run:
     def row_bytes(self) -> float:
         return self.bytes / self.rows.size
 
-    def pick(self, batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
-        # Return the run's rows of a batch whose first row has the number `start`.
+    def pick(self, batch: pa.RecordBatch, start: int) -> pa.RecordBatch | None:
+        # Return the run's rows of a batch whose first row has the number `start`; None if it has none of them.
         first, last = np.searchsorted(self._wanted, [start, start + batch.num_rows])
+        if first == last:
+            return None
         picked = batch.take(pa.array(self._wanted[first:last] - start))
-        self.bytes += record_bytes(picked) if picked.num_rows else 0
+        self.bytes += record_bytes(picked)
         return picked
 
 
@@ -125,8 +127,7 @@ def _distribute(source: Source, runs: Sequence[_Run]) -> None:
         writers = [stack.enter_context(_writer(run.path, source.schema)) for run in runs]
         for batch in map(_unshifted, source.batches()):
             for run, writer in zip(runs, writers, strict=True):
-                picked = run.pick(batch, seen)
-                if picked.num_rows:
+                if (picked := run.pick(batch, seen)) is not None:
                     writer.write_batch(picked)
             seen += batch.num_rows
 
