@@ -1,5 +1,7 @@
 """Moments against Numpy's own, on clients of every size and columns of every form."""
 
+import shutil
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -20,11 +22,17 @@ def table_with_flags():
     return rich_table().append_column("flag", pa.array(np.arange(200) % 3 == 0))
 
 
-@pytest.fixture(params=[2**20, 50])
-def population(tmp_path, monkeypatch, request):
-    monkeypatch.setattr(moments, "_VALUES", request.param)  # 50: two rows at once, two clients a row group
-    options = {"scheme": "dirichlet-qp", "clients": 9, "size_alpha": 0.3, "min_size": 0, "seed": 2, "local_test": 0.3}
-    return partitioning.make(table_with_flags(), tmp_path / "p", standardise=True, **options)
+@pytest.fixture(scope="module", params=[2**20, 50])
+def made(tmp_path_factory, request):
+    options = {"scheme": "quantity", "clients": 9, "size_alpha": 0.3, "min_size": 0, "seed": 2, "local_test": 0.3}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moments, "_VALUES", request.param)  # 50: two rows at once, two clients a row group
+        yield partitioning.make(table_with_flags(), tmp_path_factory.mktemp("made") / "p", standardise=True, **options)
+
+
+@pytest.fixture
+def population(made, tmp_path):
+    return Population.open(shutil.copytree(made.path, tmp_path / "p"))
 
 
 def values(population, client):

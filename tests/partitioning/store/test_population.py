@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -13,16 +14,17 @@ from partitioning import InputError, Population, rewrite
 from partitioning.common.sealing import sealed
 from partitioning.sources.source import TableSource
 from partitioning.store.splits import SPLITS
-from tests.kit.tables import edit_table, with_column
+from tests.kit.tables import edit_table, rich_table, with_column
 
 OPTIONS = {"scheme": "dirichlet-qp", "clients": 11, "label_alpha": 0.3, "min_size": 0, "seed": 4}
 
 
-@pytest.fixture
-def folded(tmp_path, table):
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    table = rich_table()
     return partitioning.make(
         table,
-        tmp_path / "p",
+        tmp_path_factory.mktemp("sound") / "p",
         folds=4,
         stratify=True,
         local_test=0.2,
@@ -31,6 +33,11 @@ def folded(tmp_path, table):
         test={"photo": table.slice(0, 30), "clip art": table.slice(30, 1500), None: table.slice(9, 4)},
         **OPTIONS,
     )
+
+
+@pytest.fixture
+def folded(sound, tmp_path):
+    return Population.open(shutil.copytree(sound.path, tmp_path / "p"))
 
 
 def test_a_view_of_each_fold_tests_its_clients_once(folded):
