@@ -92,7 +92,7 @@ def test_another_process_was_faster(tmp_path: Path) -> None:
 
 
 def test_population_without_images_is_its_own_result(tmp_path: Path) -> None:
-    population = partitioning.make(load("digits").train, tmp_path / "digits", scheme="iid", clients=3)
+    population = partitioning.make(load("digits").train.slice(0, 60), tmp_path / "digits", scheme="iid", clients=3)
     assert decode_population(population, tmp_path / "cache") == population.path
     assert not (tmp_path / "cache").exists()
 
@@ -234,7 +234,7 @@ def test_a_copy_in_the_cache_is_not_for_samples_of_other_sites(tmp_path: Path) -
 
 
 def test_arrays_that_are_so_already_stay(tmp_path: Path) -> None:
-    population = partitioning.make(load("digits").train, tmp_path / "digits", scheme="iid", clients=3)
+    population = partitioning.make(load("digits").train.slice(0, 60), tmp_path / "digits", scheme="iid", clients=3)
     assert decode_population(population, tmp_path / "cache", picture=ImageFormat((8, 8), 1)) == population.path
     resized = decode_population(population, tmp_path / "cache", picture=ImageFormat((16, 12), 3))
     assert decoder_of(Population.open(resized)).shape == (3, 16, 12)

@@ -29,16 +29,6 @@ def test_round_trip_of_digits(tmp_path: Path) -> None:
     assert table.schema.field("image").type == pa.list_(pa.list_(pa.list_(pa.float32(), 8), 8), 1)
 
 
-def test_round_trip_of_real_mnist(real: Callable[[str], Path], tmp_path: Path) -> None:
-    root = str(real("MNIST/raw").parents[1])
-    train, test = export("mnist", tmp_path / "mnist.parquet", root)
-    assert (train.name, test.name) == ("mnist.parquet", "mnist-test.parquet")
-    source = load("mnist", root=root)
-    assert pq.read_table(train).equals(source.train)
-    assert pq.read_table(test).equals(source.test)
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["mnist-test.parquet", "mnist.parquet"]
-
-
 @pytest.mark.parametrize("name", ["drawn.parquet", "drawn-test.parquet"])
 def test_a_file_that_is_there_stays(name: str, tmp_path: Path) -> None:
     out = tmp_path / "out"

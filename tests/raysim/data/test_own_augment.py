@@ -119,7 +119,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def experiment(folder: Path, augment: Any, **local: Any) -> dict[str, Any]:
     return {
         "rounds": 2,
-        "data": {"dataset": "digits", "augment": augment},
+        "data": {"dataset": "digits", "test": 0.8, "augment": augment},
         "partition": {"scheme": "quantity", "clients": 10},
         "model": {"name": "mlp", "hidden": [8], "norm": "batch"},
         "local": {"lr": 0.1, "batch_size": 16, **local},

@@ -33,11 +33,10 @@ def test_parameter_count_and_output(
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in (*LARGE, "transformer")])
 def test_seed_decides_the_weights(name: str) -> None:
-    def weights(seed: int) -> list[bytes]:
-        return _bytes(build(name, shape=SHAPES.get(name, (1, 8, 8)), classes=10, seed=seed))
-
-    assert weights(1) == weights(1)
-    assert weights(1) != weights(2)
+    first, again, other = (
+        _bytes(build(name, shape=SHAPES.get(name, (1, 8, 8)), classes=10, seed=seed)) for seed in (1, 1, 2)
+    )
+    assert first == again != other
 
 
 def test_weights_are_torch_default() -> None:

@@ -10,6 +10,7 @@ import torch
 import torchvision
 from torch import nn
 from torch.nn.functional import conv2d, cross_entropy
+from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 
 from algorithms import Compute, Layout, Local, Participation, Resident, Sharing, Work, fedbn, trainer
 from algorithms.core.batch_norm import is_batch_norm, train_mode
@@ -261,16 +262,16 @@ def test_fedbn_keeps_every_layer_of_a_nested_model(norm: str, layers: int) -> No
 
 
 def torchvisions() -> nn.Module:
-    return torchvision.models.resnet18(num_classes=5)
+    return ResNet(BasicBlock, [1, 2, 1, 1], num_classes=5)
 
 
 def bottlenecks() -> nn.Module:
-    return torchvision.models.resnet50(num_classes=5)
+    return ResNet(Bottleneck, [1, 1, 2, 1], num_classes=5)
 
 
 @pytest.mark.parametrize(
     ("make", "shape", "count", "depth"),
-    [(tiny, (2, 4, 4), 1, 2), (torchvisions, (3, 32, 32), 8, 2), (bottlenecks, (3, 32, 32), 16, 3)],
+    [(tiny, (2, 4, 4), 1, 2), (torchvisions, (3, 32, 32), 5, 2), (bottlenecks, (3, 32, 32), 5, 3)],
 )
 def test_fixup_starts_at_the_shortcuts(make: Callable[[], nn.Module], shape: Any, count: int, depth: int) -> None:
     module = converted(make(), Normaliser("fixup"), shape, seed=3)

@@ -38,7 +38,7 @@ def test_its_licence_and_authors_lie_beside_it() -> None:
 
 
 def test_the_recipe_learns_each_hospital(tmp_path: Path) -> None:
-    run = quick_run("heart-disease", tmp_path / "run", inline=True)
+    run = quick_run("heart-disease", tmp_path / "run", changes=["evaluate.every=30"], inline=True)
     population = Population.open(run.folder / "population")
     assert population.names is not None and population.names.to_pylist() == list(PATIENTS)
     sizes = zip(population.sizes.tolist(), population.test_sizes.tolist(), strict=True)
