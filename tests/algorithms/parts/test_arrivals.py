@@ -61,15 +61,15 @@ def test_idle_clients_have_equal_chances() -> None:
 
 
 def test_drawn_staleness_is_uniform_and_never_older_than_the_initial_model() -> None:
-    staleness = [each.version - coming(each).base for each in timelines(Drawn(4), clients=7, cohort=3, arrivals=2000)]
+    staleness = [each.version - coming(each).base for each in timelines(Drawn(4), clients=7, cohort=3, arrivals=1000)]
     assert all(0 <= value <= min(4, number) for number, value in enumerate(staleness))
     counts = Counter(staleness)
-    assert set(counts) == {0, 1, 2, 3, 4} and all(abs(count / 2000 - 0.2) < 0.03 for count in counts.values())
+    assert set(counts) == {0, 1, 2, 3, 4} and all(abs(count / 1000 - 0.2) < 0.03 for count in counts.values())
 
 
-@pytest.mark.parametrize("most", [0, 1, 2, 10])
+@pytest.mark.parametrize("most", [0, 1, 10])
 def test_the_average_parallelism_of_drawn_staleness(most: int) -> None:
-    states = timelines(Drawn(most), clients=50, cohort=3, arrivals=4000)
+    states = timelines(Drawn(most), clients=50, cohort=3, arrivals=2000)
     staleness = [each.version - coming(each).base for each in states[:-1]]
     running = [len(under_way(each)) for each in states[:-1]]
     # Each arrival of staleness s was under way in s + 1 intervals; those that did not arrive yet are left over.

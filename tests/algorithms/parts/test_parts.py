@@ -89,7 +89,7 @@ def test_rounds_aggregate_every_s_th() -> None:
 def test_cohorts_by_size_are_drawn_in_proportion_without_replacement() -> None:
     clients, samples = np.arange(4), np.array([1, 2, 3, 0])
     participation = Participation(cohort=2, by="size")
-    pairs = [tuple(participation.draw(clients, 0, number, samples).tolist()) for number in range(20_000)]
+    pairs = [tuple(participation.draw(clients, 0, number, samples).tolist()) for number in range(6000)]
     # the first in proportion to its size, the second to its size among the rest
     chance = {
         (i, j): samples[i] / 6 * samples[j] / (6 - samples[i]) + samples[j] / 6 * samples[i] / (6 - samples[j])

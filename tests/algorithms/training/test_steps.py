@@ -14,7 +14,7 @@ def test_a_step_has_the_samples_of_its_batches(samples: int, width: int) -> None
     rng = np.random.default_rng(samples)
     works = []
     for count in (5, 4, 2, 0):
-        x = torch.from_numpy(rng.normal(size=(samples, width)).astype(np.float32))
+        x = torch.from_numpy(rng.random((samples, width), np.float32))
         order = rng.permutation(samples)[: 8 * count]
         works.append(Work(x, torch.arange(samples), np.array_split(order, count) if count else []))
     taken, repeats = [0] * len(works), []

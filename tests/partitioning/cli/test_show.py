@@ -1,23 +1,31 @@
 import dataclasses
 import json
+import shutil
 
 import pytest
 
 from partitioning import Population, make, statistics
 from partitioning.cli.commands import main
 from partitioning.cli.show import lines
+from tests.kit.tables import rich_table
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder, table = tmp_path_factory.mktemp("made"), rich_table()
+    make(table, folder / "p", scheme="dirichlet-qp", clients=6, label_alpha=0.1, test_clients=2, dataset="zoo")
+    make(table, folder / "q", scheme="iid", clients=4)
+    return folder
 
 
 @pytest.fixture
-def folder(table, tmp_path):
-    make(table, tmp_path / "p", scheme="dirichlet-qp", clients=6, label_alpha=0.1, test_clients=2, dataset="zoo")
-    return tmp_path / "p"
+def folder(made, tmp_path):
+    return shutil.copytree(made / "p", tmp_path / "p")
 
 
 @pytest.fixture
-def other(table, tmp_path):
-    make(table, tmp_path / "q", scheme="iid", clients=4)
-    return tmp_path / "q"
+def other(made, tmp_path):
+    return shutil.copytree(made / "q", tmp_path / "q")
 
 
 @pytest.fixture
