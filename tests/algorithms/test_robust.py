@@ -228,7 +228,7 @@ def test_every_algorithm_runs_under_it_or_says_why_not(name: str, federation: Fe
         except InputError:
             assert name in REFUSED
             continue
-        fleet = federation(DATA, perceptron(True), guarded.sharing)
+        fleet = federation(clients((4, 3, 4, 2, 4)), perceptron(True), guarded.sharing)
         first = next_round(begin(perceptron(True), fleet, 0, 2), guarded, fleet)
         second, again = (next_round(first, guarded, fleet, last=True) for _ in range(2))
         assert same(second.model, again.model) and np.isfinite(second.model.floats).all()
