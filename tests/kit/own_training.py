@@ -101,10 +101,6 @@ def measured(model, batches, context):
     return {"loss": 1.0, "change": 3.0}
 
 
-def words(model, batches, context):
-    return {"loss": 1.0, "text": "many"}
-
-
 class Leaving:
     def personal(self, model):
         return {"kept": torch.zeros(3)}
@@ -138,14 +134,6 @@ def positions(outputs, y):
 
 def flat(outputs, y):
     return torch.ones(len(y))
-
-
-class Nothing:
-    def sums(self, outputs, y):
-        return outputs
-
-    def value(self, sums, samples):
-        return None
 
 
 class Rounding:

@@ -59,7 +59,7 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
     out = tmp_path_factory.mktemp("evaluate") / "population"
     given = {"scheme": "dirichlet-qp", "clients": 8, "label_alpha": 0.3, "seed": 5, "test_clients": 2}
     given |= {"validation_clients": 2}
-    return partitioning.make(table.slice(200), out, test=table.slice(0, 200), local_test=0.3, **given)
+    return partitioning.make(table.slice(200, 500), out, test=table.slice(0, 200), local_test=0.3, **given)
 
 
 @pytest.fixture

@@ -46,9 +46,9 @@ Fleets = Callable[..., InlineFleet]
 
 @pytest.fixture(scope="module")
 def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
-    given = {"scheme": "dirichlet-qp", "clients": 7, "label_alpha": 0.3, "seed": 5, "test_clients": 2}
+    given = {"scheme": "dirichlet-qp", "clients": 6, "label_alpha": 0.3, "seed": 5, "test_clients": 2}
     out = tmp_path_factory.mktemp("finetuned") / "population"
-    return partitioning.make(load("digits").train.slice(0, 300), out, local_test=0.3, **given)  # type: ignore[arg-type]
+    return partitioning.make(load("digits").train.slice(0, 160), out, local_test=0.3, **given)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -100,8 +100,13 @@ def by_hand(state: State, fleet: InlineFleet, population: Population, client: in
     return float((logits.argmax(1) == test_y).sum()), float(loss), len(test_y)
 
 
-@pytest.mark.parametrize("part", ["all", "head"])
-@pytest.mark.parametrize("name", ["fedavg", "fedbn", "fedper", "fedbabu", "fedrep", "singleset", "ditto"])
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        *(("fedavg", "all"), ("fedbn", "all"), ("fedrep", "all"), ("singleset", "all")),
+        *(("fedavg", "head"), ("fedper", "head"), ("fedbabu", "head"), ("ditto", "head")),
+    ],
+)
 def test_a_finetuned_model_is_that_of_a_plain_loop(
     name: str, part: ModelPart, fleets: Fleets, population: Population
 ) -> None:
@@ -122,7 +127,7 @@ def test_a_finetuned_model_is_that_of_a_plain_loop(
             assert found[f"{target}_finetuned_mean_loss"] == pytest.approx(mean, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", ["fedavg", "fedbn", "radfed", "fedbabu"])
+@pytest.mark.parametrize("name", ["fedbn", "radfed", "fedbabu"])
 def test_finetuning_leaves_no_trace(name: str, fleets: Fleets, population: Population) -> None:
     algorithm = ALGORITHMS[name](Participation(fraction=0.6), LOCAL)
     plain, tuned = (Targets.of(population, None, MEASURED, tuning) for tuning in (None, Finetuning()))

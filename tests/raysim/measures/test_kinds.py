@@ -23,7 +23,13 @@ CONFIG: dict[str, Any] = {
     "model": {"hidden": [16], "norm": "batch"},
     "local": {"lr": 0.5, "batch_size": 10},
     "algorithm": [{"name": "fedbn", "cohort": 3}, {"name": "fedasync", "cohort": 2}],
-    "evaluate": {"every": 1, "metrics": ["accuracy"], "target": {"test_accuracy": 0.3, "local_accuracy": 1.1}},
+    "evaluate": {
+        "every": 1,
+        "metrics": ["accuracy"],
+        "on": ["test", "local"],
+        "clients": False,
+        "target": {"test_accuracy": 0.3, "local_accuracy": 1.1},
+    },
 }
 
 
@@ -91,6 +97,7 @@ def test_the_report_shows_kinds_and_virtual_time(run: raysim.Run, tmp_path: Path
         "fedasync: new",
         "Gini",
         "Accuracy by virtual time",
+        "Simulated time",
         "Virtual time to",
         "Virtual seconds",
     ):

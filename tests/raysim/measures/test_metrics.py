@@ -6,13 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import (
-    accuracy_score,
-    average_precision_score,
-    f1_score,
-    jaccard_score,
-    roc_auc_score,
-)
+from sklearn.metrics import accuracy_score, average_precision_score, f1_score, jaccard_score, roc_auc_score
 
 from raysim.measures.metrics import (
     METRICS,
@@ -87,7 +81,7 @@ def drawn() -> tuple[np.ndarray, np.ndarray]:
     return rng.integers(0, 4, 60), rng.dirichlet(np.ones(4), 60).astype(np.float32)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [11, 14, 21, 24, 1, 8])  # two of them with two classes, two with three
 def test_every_owner_has_scikit_learns_values(seed: int) -> None:
     """Owners of 0 to 14 samples: absent classes, one class only, and coarse probabilities with ties."""
     rng = np.random.default_rng(seed)

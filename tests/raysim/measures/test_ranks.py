@@ -23,8 +23,8 @@ def drawn(samples: int, classes: int, digits: int) -> tuple[np.ndarray, np.ndarr
 @pytest.mark.parametrize("digits", [1, 2, 9])
 @pytest.mark.parametrize("classes", [2, 3, 62])
 def test_pooled_areas_are_scikit_learns(classes: int, digits: int) -> None:
-    scores, labels = drawn(3000, classes, digits)
-    found = areas(rank_keys(scores, labels), np.array([3000]))
+    scores, labels = drawn(1000, classes, digits)
+    found = areas(rank_keys(scores, labels), np.array([1000]))
     rows = range(1, 2) if classes == 2 else range(classes)
     wanted = [roc_auc_score(labels == c, scores[:, c]) for c in rows]
     assert found.defined.all() and found.numbers.shape == (1, len(wanted))
@@ -77,7 +77,7 @@ def test_confident_predictions_keep_their_order(classes: int) -> None:
 
 
 @pytest.mark.parametrize(("scale", "offset"), [(1e-6, 0.0), (1e-6, 5.0), (1e-4, 1.0), (1.0, 0.0)])
-@pytest.mark.parametrize("classes", [2, 3, 10, 100])
+@pytest.mark.parametrize("classes", [2, 3, 25])
 def test_areas_of_logits_are_those_of_float64(classes: int, scale: float, offset: float) -> None:
     """Also of nearly uniform predictions, and with an offset of one class, where float32 ties many samples."""
     rng = np.random.default_rng(0)

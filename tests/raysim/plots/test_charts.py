@@ -23,8 +23,8 @@ TICKS = (["1", "2"], ["3", "4"])
 
 
 def grouped(form: str, is_log: bool = False) -> str:
-    panels = [Panel("A", "Accuracy", "share", samples=SAMPLES)] * 2
-    return draw("x", panels, strokes_of("abc"), form, x="", is_log=is_log)
+    panel = Panel("A", "Accuracy", "share", samples=SAMPLES)
+    return draw("x", [panel], strokes_of("abc"), form, x="", is_log=is_log)
 
 
 CHARTS: dict[str, Callable[[], str]] = {

@@ -19,10 +19,7 @@ from raysim.studies.search import heatmap, ranking
 
 STROKES = strokes_of("a")
 ANCHORS = ("start", "middle", "end")
-NAMES = {
-    "few": ["0.1", "0.2 ●"],
-    "aslant": [f"a long name of number {index}" for index in range(8)],
-}
+NAMES = {"few": ["0.1", "0.2 ●"], "aslant": [f"a long name of number {index}" for index in range(8)]}
 LONG = ["mypackage.models:wide_resnet_group_norm", "mypackage.models:wide_resnet_batch_norm"]
 
 

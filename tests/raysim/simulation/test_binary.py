@@ -6,14 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import (
-    accuracy_score,
-    average_precision_score,
-    brier_score_loss,
-    f1_score,
-    log_loss,
-    roc_auc_score,
-)
+from sklearn.metrics import accuracy_score, average_precision_score, brier_score_loss, f1_score, log_loss, roc_auc_score
 
 from partitioning import Population
 from raysim import InputError, Run
@@ -51,7 +44,7 @@ def outputs_of(run: Run, data: dict[str, np.ndarray]) -> tuple[torch.Tensor, np.
     return logits.double(), np.array([label == second for label in batch["label"].to_pylist()])
 
 
-@pytest.mark.parametrize("classes", [("sick", "well"), (0, 1), (False, True)])
+@pytest.mark.parametrize("classes", [("sick", "well"), (False, True)])
 def test_one_logit_has_scikit_learns_metrics(tmp_path: Path, classes: tuple[Any, ...]) -> None:
     data = table(classes)
     run = quick_run(experiment(data), tmp_path / "run", inline=True)

@@ -57,10 +57,8 @@ def test_a_run_of_some_epochs(tmp_path: Path) -> None:
         "data": {"dataset": "digits"},
         "partition": {"clients": 6, "test_clients": 2},
         "model": {"hidden": [4], "norm": "batch"},
-        "algorithm": [
-            {"name": "fedavg", "cohort": 2},
-            {"name": "fixbn", "local": {"steps": 10, "batch_size": 10}},
-        ],
+        "evaluate": {"every": 0, "metrics": ["loss"], "clients": False},
+        "algorithm": [{"name": "fedavg", "cohort": 2}, {"name": "fixbn", "local": {"steps": 10, "batch_size": 10}}],
     }
     run = raysim.run(raw, tmp_path / "run", inline=True)
     # 4 equal clients: half of the data a round; then 400 of some 1,200 samples.

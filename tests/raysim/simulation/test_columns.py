@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-import raysim
 from partitioning.cli.make import make
 from raysim import InputError
 from raysim.config.experiment import Experiment
@@ -56,21 +55,15 @@ def experiment(csv: Path, **data: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("fit", ["global", "client"])
-def test_a_real_table_has_the_same_bytes_on_actors(
-    csv: Path, tmp_path: Path, two_actors: raysim.Actors, fit: str
-) -> None:
+def test_a_real_table_is_learnt_and_its_fitted_values_are_written(csv: Path, tmp_path: Path, fit: str) -> None:
     given = experiment(csv, columns={**COLUMNS, "fit": fit}, standardise=fit)
-    inline = quick_run(given, tmp_path / "inline", inline=True)
-    actors = quick_run(given, tmp_path / "actors", fleet=two_actors)
-    for file in ("columns.json", "fedavg/model.safetensors"):
-        assert (inline.folder / file).read_bytes() == (actors.folder / file).read_bytes()
-    assert inline.results[0].metrics == actors.results[0].metrics
-    assert inline.results[0].metrics["local_accuracy"] > 0.8
-    content = json.loads((inline.folder / "columns.json").read_text())
+    run = quick_run(given, tmp_path / "run", inline=True)
+    assert run.results[0].metrics["local_accuracy"] > 0.8
+    content = json.loads((run.folder / "columns.json").read_text())
     assert content["features"] == ["age", "chol", "pain_none", "pain_typical", "admitted", "smoker"]
     assert [each["name"] for each in content["columns"]] == ["age", "chol", "pain", "admitted", "smoker"]
     assert ("missing_by_client" in content["columns"][1]) == (fit == "client")
-    assert next(iter(inline.model().parameters())).shape == (1, 6)
+    assert next(iter(run.model().parameters())).shape == (1, 6)
 
 
 def test_a_population_with_missing_values_is_encoded_by_each_run(csv: Path, tmp_path: Path) -> None:
@@ -110,28 +103,25 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("form", ["files", "frames", "one mapping"])
 @pytest.mark.parametrize(("train", "test", "rules"), CASES.values(), ids=CASES)
 def test_a_test_table_has_the_types_of_the_training_table(
-    train: str, test: str, rules: dict[str, Any], form: str, tmp_path: Path
+    train: str, test: str, rules: dict[str, Any], tmp_path: Path
 ) -> None:
+    """As files, as frames, and as one mapping with both of them."""
     texts = {"train": f"a,c,label\n{train},0\n2,007,1\n3,r,0\n4,p,1\n", "test": f"a,c,label\n{test},1\n{test},0\n"}
     for name, text in texts.items():
         (tmp_path / f"{name}.csv").write_text(text)
     files = [f"file:{tmp_path}/{name}.csv" for name in texts]
     frames = [pd.read_csv(tmp_path / f"{name}.csv", dtype={"c": str}) for name in texts]
-    held = {
-        "files": {"dataset": files[0], "test": files[1]},
-        "frames": {"dataset": frames[0], "test": frames[1]},
-        "one mapping": {"dataset": dict(zip(texts, frames, strict=True))},
-    }
-    models = []
-    for place, data in enumerate(({"dataset": files[0], "test": files[0]}, held[form])):
+    alone = {"dataset": files[0], "test": files[0]}
+    pairs = [{"dataset": held[0], "test": held[1]} for held in (files, frames)]
+    models = set()
+    for place, data in enumerate((alone, *pairs, {"dataset": dict(zip(texts, frames, strict=True))})):
         given = {"data": {**data, "columns": {"categories": ["c"], **rules}}, "partition": {"clients": 2}}
-        run = quick_run({**given, "rounds": 2, "model": {"name": "logistic"}}, tmp_path / f"run{place}", inline=True)
+        run = quick_run({**given, "rounds": 1, "model": {"name": "logistic"}}, tmp_path / f"run{place}", inline=True)
         assert run.results[0].metrics["test_loss"] < 100
-        models.append((run.folder / "fedavg/model.safetensors").read_bytes())
-    assert models[0] == models[1]
+        models.add((run.folder / "fedavg/model.safetensors").read_bytes())
+    assert len(models) == 1
 
 
 @pytest.mark.parametrize(

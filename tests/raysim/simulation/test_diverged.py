@@ -10,6 +10,8 @@ import pytest
 
 import raysim
 from raysim.common.errors import DivergedError, InputError
+from raysim.report.read import read_runs
+from raysim.report.tables import endings, headline
 from raysim.watching.progress import Watcher
 from tests.kit.runs import quick_run
 
@@ -20,7 +22,7 @@ EXPERIMENT: dict[str, Any] = {
     "partition": {"scheme": "iid", "clients": 6, "test_clients": 1},
     "model": {"name": "mlp", "hidden": [8], "norm": "batch"},
     "local": {"lr": 0.1, "batch_size": 50},
-    "evaluate": {"every": 1, "metrics": ["accuracy", "loss"]},
+    "evaluate": {"every": 1, "metrics": ["accuracy"], "on": ["held_out"], "clients": False},
 }
 
 
@@ -60,24 +62,28 @@ def test_a_run_stops_and_its_report_is_of_what_was_there(tmp_path: Path) -> None
     assert str(caught.value).partition(";")[0] in (folder / "run.log").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("policy", ["leave-out", "last"])
-def test_a_run_goes_on_and_tells_of_every_update(policy: str, tmp_path: Path) -> None:
+def test_a_run_goes_on_and_tells_of_every_update(tmp_path: Path) -> None:
     watcher = Notices()
-    done = run(tmp_path / "run", EXPLODES, watcher=watcher, nonfinite=policy)
-    updates = pq.read_table(done.folder / "fedavg" / "updates.parquet").to_pylist()
-    wrong = [row for row in updates if row["nonfinite"] is not None]
-    counts = pq.read_table(done.folder / "fedavg" / "metrics.parquet")["nonfinite"].to_pylist()
-    assert wrong and done.results[0].nonfinite == sum(counts) == len(wrong)
-    first = f"client {wrong[0]['client']} in round {wrong[0]['round']}: {wrong[0]['nonfinite']} is not finite"
-    told = [text for text in watcher.texts if "not finite" in text]
-    assert told == [
-        f'fedavg: {first}; local.nonfinite = "{policy}"',
-        f"fedavg: {len(wrong)} client updates in total were not finite; updates.parquet names them",
-    ]
-    assert (done.folder / "run.log").read_text(encoding="utf-8").count("is not finite") == len(wrong)
-    page = done.report.read_text(encoding="utf-8")
-    assert f"fedavg: {len(wrong)} client updates were not finite and were left out or replaced." in page
-    assert "Updates not finite" in page
+    policies = {"fedavg": "leave-out", "fedavg-2": "last"}
+    tables = [{**EXPLODES, "local": {**EXPLODES["local"], "nonfinite": policy}} for policy in policies.values()]
+    done = quick_run({**EXPERIMENT, "algorithm": tables}, tmp_path / "run", inline=True, watcher=watcher)
+    reported, found = read_runs([done.folder])[0].results, 0
+    assert "Updates not finite" in [column.title for column in headline(reported).columns]
+    for result, policy in zip(done.results, policies.values(), strict=True):
+        updates = pq.read_table(done.folder / result.name / "updates.parquet").to_pylist()
+        wrong = [row for row in updates if row["nonfinite"] is not None]
+        counts = pq.read_table(done.folder / result.name / "metrics.parquet")["nonfinite"].to_pylist()
+        assert wrong and result.nonfinite == sum(counts) == len(wrong)
+        first = f"client {wrong[0]['client']} in round {wrong[0]['round']}: {wrong[0]['nonfinite']} is not finite"
+        told = [text for text in watcher.texts if text.startswith(f"{result.name}:") and "not finite" in text]
+        assert told == [
+            f'{result.name}: {first}; local.nonfinite = "{policy}"',
+            f"{result.name}: {len(wrong)} client updates in total were not finite; updates.parquet names them",
+        ]
+        said = f"{result.name}: {len(wrong)} client updates were not finite and were left out or replaced."
+        assert said in endings(reported)
+        found += len(wrong)
+    assert (done.folder / "run.log").read_text(encoding="utf-8").count("is not finite") == found
 
 
 def test_a_policy_of_another_name_is_refused(tmp_path: Path) -> None:
@@ -93,7 +99,7 @@ def with_twin(measure: str, folder: Path, policy: str) -> raysim.Run:
         "data": {"dataset": "digits", "test": 0.2},
         "local": {**EXPERIMENT["local"], **EXPLODES["local"], "batch_size": 100, "nonfinite": policy},
         "algorithm": [{"name": "fedavg", **cohort}],
-        "evaluate": {**EXPERIMENT["evaluate"], "measures": [measure]},
+        "evaluate": {"every": 1, "metrics": ["loss"], "measures": [measure]},
     }
     return quick_run({**EXPERIMENT, **tables}, folder, inline=True)
 

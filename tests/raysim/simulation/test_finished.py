@@ -28,6 +28,9 @@ CONFIG = {
     ],
 }
 
+FEW = {"every": 1, "metrics": ["accuracy"], "on": ["held_out"], "clients": False}
+"""Evaluation of which a report has few charts."""
+
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
@@ -120,7 +123,7 @@ def test_a_run_that_was_stopped_has_what_it_has(done: Run, tmp_path: Path) -> No
                 raise KeyboardInterrupt
 
     with pytest.raises(raysim.StoppedError) as stopped:
-        raysim.run(CONFIG, tmp_path / "stopped", inline=True, watcher=Stopping())
+        raysim.run({**CONFIG, "evaluate": FEW}, tmp_path / "stopped", inline=True, watcher=Stopping())
     assert f'continue with: raysim.resume("{tmp_path / "stopped"}", inline=True)' in str(stopped.value)
     found = raysim.load(tmp_path / "stopped")
     assert found.results == () and 2 <= len(found.metrics()) <= 4

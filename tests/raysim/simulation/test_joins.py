@@ -35,10 +35,7 @@ def test_by_name_and_number(population: partitioning.Population) -> None:
 
 @pytest.mark.parametrize(
     ("joins", "message"),
-    [
-        ({"evE": 4}, "algorithm.joins = 'evE'.*eve"),
-        ({"ann": 2, "bob": 2, "eve": 2}, "must leave a client for round 1"),
-    ],
+    [({"evE": 4}, "algorithm.joins = 'evE'.*eve"), ({"ann": 2, "bob": 2, "eve": 2}, "must leave a client for round 1")],
 )
 def test_what_makes_no_sense_is_refused(
     population: partitioning.Population, joins: dict[str, int], message: str

@@ -127,16 +127,15 @@ def rare(outputs, y):
 OWN: dict[str, dict[str, Any]] = {
     "loss": {"local": {"loss": "own_draws:loss"}},
     "uplink": {"uplink": {"chain": [{"name": "own_draws:Dither"}]}},
-    "downlink": {"downlink": {"chain": [{"name": "own_draws:Dither"}]}},
     "rule": {"server": {"rule": "own_draws:Rule"}},
     "algorithm": {"name": "own_draws:algorithm"},
-    "made": {"model": {"name": "own_draws:Made"}},
     "model": {"model": {"name": "own_draws:Noisy"}},
     "asynchronous": {"name": "fedasync", "local": {"loss": "own_draws:loss"}, "server": {"rule": "own_draws:Rule"}},
     "several": {
         "local": {"loss": "own_draws:loss"},
         "model": {"name": "own_draws:Noisy"},
         "uplink": {"chain": [{"name": "own_draws:Dither"}, {"name": "top-k", "share": 0.5}]},
+        "downlink": {"chain": [{"name": "own_draws:Dither"}]},
         "server": {"rule": "own_draws:Rule"},
     },
     "redistributed": {"name": "radfed", "aggregate_every": 2, "local": {"loss": "own_draws:loss"}},
@@ -147,11 +146,11 @@ OWN: dict[str, dict[str, Any]] = {
 EXPERIMENT: dict[str, Any] = {
     "seed": 3,
     "rounds": 2,
-    "data": {"dataset": "digits", "sample": 0.4},
+    "data": {"dataset": "digits", "sample": 0.1},
     "partition": {"scheme": "iid", "clients": 5, "local_test": 0.2},
     "algorithm": [{"name": "fedavg", "cohort": 3, "label": f"own-{name}", **more} for name, more in OWN.items()],
     "model": {"hidden": [6]},
-    "local": {"batch_size": 64},
+    "local": {"batch_size": 16},
     "fleet": {"block": 2},
     "evaluate": {
         "metrics": ["accuracy", "own_draws:metric", "own_draws:Valued"],

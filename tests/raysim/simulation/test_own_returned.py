@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+import partitioning
 import raysim
 from raysim.common.errors import InputError, OwnCodeError
+from raysim.data.sources import load
 from tests.kit.runs import quick_run
 
 MINE = """
@@ -211,6 +213,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("own_returned", None)
 
 
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return an experiment on two clients of 20 samples each."""
+    path = tmp_path_factory.mktemp("own_returned") / "population"
+    partitioning.make(load("digits").train.slice(0, 40), path, scheme="iid", clients=2, local_test=0.2)
+    return {"rounds": 1, "data": {"population": str(path)}, "model": {"name": "logistic"}}
+
+
 def stage(name: str) -> dict[str, Any]:
     return {"chain": [{"name": f"own_returned:{name}"}]}
 
@@ -250,89 +260,46 @@ def stage(name: str) -> dict[str, Any]:
         ({"server": {"rule": "own_returned:Short"}}, "Short': must return a model with .* returns .2,. of float32"),
         ({"server": {"rule": "own_returned:Named"}}, "Named': must return a memory of arrays by names of UTF-8"),
         ({"server": {"rule": "own_returned:Listed"}}, "Listed': must return a memory .* 'x' is a list"),
-        (
-            {"algorithm": {"name": "own_returned:unweighted"}},
-            "NoWeight': must return numbers, and the weight is",
-        ),
+        ({"algorithm": {"name": "own_returned:unweighted"}}, "NoWeight': must return numbers, and the weight is"),
         ({"algorithm": {"name": "own_returned:complex_weight"}}, "Weight': must return .* the weight is a complex128"),
         ({"algorithm": {"name": "own_returned:array_weight"}}, "Weight': must return numbers, .* is a ndarray"),
         ({"algorithm": {"name": "own_returned:tensor_weight"}}, "Weight': must return numbers, .* is a Tensor"),
         ({"algorithm": {"name": "own_returned:text_weight"}}, "Weight': must return numbers, and the weight is a str"),
         ({"algorithm": {"name": "own_returned:arriving"}}, "Weight': must return numbers, and the weight is a str"),
         ({"algorithm": {"name": "own_returned:overweight"}}, "HugeWeight': must return numbers up to 1.8e308"),
-        (
-            {"algorithm": {"name": "own_returned:parity"}},
-            r"Knows.*: `client_columns`: must return arrays by name",
-        ),
-        (
-            {"algorithm": {"name": "own_returned:few"}},
-            "an array of 2 values .* and 'x' is an array of 1",
-        ),
-        (
-            {"algorithm": {"name": "own_returned:single"}},
-            "an array of 2 values .* and 'x' is a int",
-        ),
-        (
-            {"algorithm": {"name": "own_returned:square"}},
-            "an array of 2 values .* and 'x' is a ndarray",
-        ),
-        (
-            {"algorithm": {"name": "own_returned:client"}},
-            "new names as texts, and 'client' is another",
-        ),
-        (
-            {"algorithm": {"name": "own_returned:round_"}},
-            "new names as texts, and 'round' is another",
-        ),
+        ({"algorithm": {"name": "own_returned:parity"}}, r"Knows.*: `client_columns`: must return arrays by name"),
+        ({"algorithm": {"name": "own_returned:few"}}, "an array of 2 values .* and 'x' is an array of 1"),
+        ({"algorithm": {"name": "own_returned:single"}}, "an array of 2 values .* and 'x' is a int"),
+        ({"algorithm": {"name": "own_returned:square"}}, "an array of 2 values .* and 'x' is a ndarray"),
+        ({"algorithm": {"name": "own_returned:client"}}, "new names as texts, and 'client' is another"),
+        ({"algorithm": {"name": "own_returned:round_"}}, "new names as texts, and 'round' is another"),
         *(
             ({"algorithm": {"name": f"own_returned:{name}"}}, f"new names as texts, and '{name}' is another column")
             for name in ("split", "cluster", "algorithm")
         ),
         ({"algorithm": {"name": "own_returned:scored"}}, "new names as texts, and 'test_accuracy' is another column"),
         ({"evaluate": {"metrics": ["own_returned:samples"]}}, "a metric named 'samples': must have a column of its"),
-        (
-            {"algorithm": {"name": "own_returned:seven"}},
-            "new names as texts, and 7 is another column or no text",
-        ),
-        (
-            {"algorithm": {"name": "own_returned:lone"}},
-            r"new names as texts, and 'x.*ud800' is",
-        ),
+        ({"algorithm": {"name": "own_returned:seven"}}, "new names as texts, and 7 is another column or no text"),
+        ({"algorithm": {"name": "own_returned:lone"}}, r"new names as texts, and 'x.*ud800' is"),
     ],
 )
-def test_a_value_that_no_run_can_use_is_refused(here: Path, more: dict[str, Any], message: str) -> None:
-    experiment = {
-        "rounds": 1,
-        "data": {"dataset": "digits"},
-        "partition": {"scheme": "iid", "clients": 2, "local_test": 0.2},
-        "model": {"name": "logistic"},
-    }
+def test_a_value_that_no_run_can_use_is_refused(
+    here: Path, experiment: dict[str, Any], more: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InputError, match=message) as refused:
         raysim.run({**experiment, **more}, here / "run", inline=True)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("loss", ["generator_loss", "system_loss", "odd_loss"])
-def test_an_error_that_is_no_exception_is_named(here: Path, loss: str) -> None:
-    experiment = {
-        "rounds": 1,
-        "data": {"dataset": "digits"},
-        "partition": {"scheme": "iid", "clients": 2},
-        "model": {"name": "logistic"},
-        "local": {"loss": f"own_returned:{loss}"},
-    }
+def test_an_error_that_is_no_exception_is_named(here: Path, experiment: dict[str, Any], loss: str) -> None:
     with pytest.raises((InputError, OwnCodeError), match=rf": leaving \(.*own_returned.py, line \d+, in {loss}\)"):
-        raysim.run(experiment, here / "run", inline=True)
+        raysim.run({**experiment, "local": {"loss": f"own_returned:{loss}"}}, here / "run", inline=True)
 
 
-def test_a_column_of_an_option_of_a_user_is_in_the_rows_of_client_updates(here: Path) -> None:
-    experiment = {
-        "rounds": 1,
-        "data": {"dataset": "digits"},
-        "partition": {"scheme": "iid", "clients": 2},
-        "model": {"name": "logistic"},
-        "algorithm": {"name": "own_returned:known"},
-    }
-    quick_run(experiment, here / "run", inline=True)
+def test_a_column_of_an_option_of_a_user_is_in_the_rows_of_client_updates(
+    here: Path, experiment: dict[str, Any]
+) -> None:
+    quick_run({**experiment, "algorithm": {"name": "own_returned:known"}}, here / "run", inline=True)
     rows = pq.read_table(here / "run" / "known" / "updates.parquet").to_pydict()
     assert rows["client"] == rows["parity"] == [0, 1]

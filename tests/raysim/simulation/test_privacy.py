@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-import raysim
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.read import read
 from raysim.measures.epsilon.accounting import Accountant
-from tests.kit.runs import SMALL, metrics
+from tests.kit.runs import SMALL, metrics, quick_run
 
 KEYS = {"sampling": "poisson", "fraction": 0.5, "weighting": "equal"}
 PRIVATE: dict[str, Any] = {
@@ -29,7 +28,7 @@ PRIVATE: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def inline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("privacy") / "inline"
-    raysim.run(PRIVATE, folder, inline=True)
+    quick_run(PRIVATE, folder, inline=True)
     return folder
 
 
@@ -38,7 +37,6 @@ def test_epsilon_of_each_round_is_that_of_the_rounds_that_ran(inline: Path) -> N
     accountant = Accountant(1e-3, "rdp")
     assert found == [accountant.epsilon([(0.5, 1.5, number)]) for number in range(1, len(found) + 1)]
     assert json.loads((inline / "fedavg" / "summary.json").read_text())["epsilon"] == found[-1]
-    assert "Epsilon" in (inline / "report.html").read_text()
 
 
 def test_the_noise_is_solved_for_and_written(inline: Path) -> None:

@@ -56,7 +56,7 @@ def test_without_an_attack_there_is_no_column(tmp_path: Path) -> None:
 
 
 def test_a_label_flip_changes_what_is_learnt(tmp_path: Path) -> None:
-    config = {**SMALL, "algorithm": {"name": "fedavg"}, "rounds": 8, "local": {"batch_size": 10, "lr": 0.2}}
+    config = {**SMALL, "algorithm": {"name": "fedavg"}, "rounds": 4, "local": {"batch_size": 10, "lr": 0.4}}
     kinds = {"honest": {}, "flipped": {"attack": {"share": 1.0, "kind": "label-flip"}}}
     on = {"evaluate": {"on": ["test"], "metrics": ["accuracy"]}}
     found = {key: quick_run({**config, **each, **on}, tmp_path / key, inline=True) for key, each in kinds.items()}

@@ -140,10 +140,7 @@ def test_metrics_by_hand(pixels: dict[str, Any], tmp_path: Path) -> None:
         ({"model": {"name": "lenet"}, "data": {"image_size": 32}}, "because it must have 3 logits a pixel"),
         ({"data": {"augment": "append"}}, "data.augment with \"append\" with label column 'label'"),
         ({"data": {"classes": [1]}}, "data.classes with label column 'label': must be left out"),
-        (
-            {"data": {"augment": ["crop"], "crop_size": 9}},
-            "data.crop_size = [9, 9] on images of height and",
-        ),
+        ({"data": {"augment": ["crop"], "crop_size": 9}}, "data.crop_size = [9, 9] on images of height and"),
     ],
 )
 def test_what_goes_with_classes_only_is_refused(

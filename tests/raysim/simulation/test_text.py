@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
 import raysim
 from raysim.common.errors import InputError
 from tests.kit.ray import SharedRay
-from tests.kit.runs import quick_resume, quick_run
+from tests.kit.runs import metrics, quick_resume, quick_run
 from tests.kit.tokenizers import write_tokenizer
 
 SPEECHES = "\n\n".join(
@@ -23,26 +22,39 @@ SPEECHES = "\n\n".join(
 SMALL = {"n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 32}
 
 
-@pytest.fixture
-def plays(tmp_path: Path) -> dict[str, Any]:
-    (tmp_path / "shakespeare.txt").write_text(SPEECHES)
+@pytest.fixture(scope="module")
+def plays(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    root = tmp_path_factory.mktemp("plays")
+    (root / "shakespeare.txt").write_text(SPEECHES)
     return {
-        "rounds": 4,
+        "rounds": 2,
         "data": {
             "dataset": "plays",
-            "root": str(tmp_path),
+            "root": str(root),
             "text": {"tokenizer": "bytes", "length": 16, "predict": "next-token"},
         },
         "partition": {"scheme": "natural", "column": "speaker", "local_test": 0.2},
         "model": {"name": "transformer", "architecture": "gpt2", "options": SMALL},
         "algorithm": {"name": "fedavg"},
         "local": {"lr": 0.5, "batch_size": 4, "clip": 1.0},
-        "evaluate": {"every": 4, "metrics": ["perplexity", "accuracy"]},
+        "evaluate": {"every": 0, "metrics": ["perplexity", "accuracy"]},
     }
 
 
-def weights(folder: Path) -> dict[str, np.ndarray]:
-    return load_file(folder / "fedavg" / "model.safetensors")
+@pytest.fixture(scope="module")
+def adapted(plays: dict[str, Any]) -> dict[str, Any]:
+    """Return the experiment with a run of the whole model, and one of adapters."""
+    lora = {**plays["model"], "train": "lora", "lora_rank": 2}
+    return {**plays, "algorithm": [{"name": "fedavg"}, {"name": "fedavg", "model": lora}]}
+
+
+@pytest.fixture(scope="module")
+def inline(adapted: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return quick_run(adapted, tmp_path_factory.mktemp("inline") / "run", inline=True).folder
+
+
+def weights(folder: Path, name: str = "fedavg") -> dict[str, np.ndarray]:
+    return load_file(folder / name / "model.safetensors")
 
 
 def test_a_language_model_learns_the_plays_by_role(plays: dict[str, Any], tmp_path: Path) -> None:
@@ -57,29 +69,25 @@ def test_a_language_model_learns_the_plays_by_role(plays: dict[str, Any], tmp_pa
 
 
 @pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("train", ["all", "lora"])
 def test_the_same_bytes_inline_and_on_actors(
-    plays: dict[str, Any], train: str, number: int, tmp_path: Path, shared_ray: SharedRay
+    adapted: dict[str, Any], inline: Path, number: int, tmp_path: Path, shared_ray: SharedRay
 ) -> None:
     """By default on one actor, because each imports transformers and adapters for seconds."""
-    plays = {**plays, "model": {**plays["model"], "train": train}}
-    quick_run(plays, tmp_path / "inline", inline=True)
-    quick_run(plays, tmp_path / "actors", fleet=shared_ray.actors(number))
-    names = [folder / "fedavg" / "model.safetensors" for folder in (tmp_path / "inline", tmp_path / "actors")]
-    assert names[0].read_bytes() == names[1].read_bytes()
+    actors = quick_run(adapted, tmp_path / "actors", fleet=shared_ray.actors(number)).folder
+    for name in ("fedavg", "fedavg-2"):
+        one, other = (folder / name / "model.safetensors" for folder in (inline, actors))
+        assert one.read_bytes() == other.read_bytes()
 
 
-def test_only_what_trains_is_sent(plays: dict[str, Any], tmp_path: Path) -> None:
-    plays = {**plays, "rounds": 1, "model": {**plays["model"], "train": "lora", "lora_rank": 2}}
-    quick_run({**plays, "rounds": 0}, tmp_path / "before", inline=True)
-    quick_run(plays, tmp_path / "after", inline=True)
-    before, after = weights(tmp_path / "before"), weights(tmp_path / "after")
+def test_only_what_trains_is_sent(adapted: dict[str, Any], inline: Path, tmp_path: Path) -> None:
+    quick_run({**adapted, "rounds": 0, "algorithm": adapted["algorithm"][1]}, tmp_path / "before", inline=True)
+    before, after = weights(tmp_path / "before"), weights(inline, "fedavg-2")
     changed = {name for name in after if not np.array_equal(before[name], after[name])}
     adapters = {name for name in after if ".lora_" in name}
     assert changed == adapters  # with B = 0, A has no gradient in the first step, and one in the next
     sent = 4 * sum(after[name].size for name in adapters)
-    rows = pq.read_table(tmp_path / "after" / "fedavg" / "metrics.parquet")
-    assert rows["bytes_up"].to_pylist() == [3 * sent] and rows["bytes_down"].to_pylist() == [3 * sent]
+    rows = metrics(inline / "fedavg-2")
+    assert rows["bytes_up"] == rows["bytes_down"] == [3 * sent] * 2
 
 
 def test_a_classifier_of_a_frame_with_a_tokenizer_of_ones_own(tmp_path: Path) -> None:
@@ -123,7 +131,7 @@ def test_a_data_set_in_the_hubs_layout(plays: dict[str, Any], tmp_path: Path) ->
             **plays,
             "data": {"dataset": f"hf:{tmp_path}/hub", "text": {"length": 8}, "test": 0.2},
             "partition": {"scheme": "iid", "clients": 2},
-            "evaluate": {"every": 4},
+            "evaluate": {"every": 0},
         },
         tmp_path / "run",
         inline=True,

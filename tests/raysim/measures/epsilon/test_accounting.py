@@ -41,7 +41,7 @@ def agree(by: AccountantName, configurations: int) -> None:
 
 
 def test_renyi_epsilon_is_that_of_a_call_by_hand() -> None:
-    agree("rdp", 10)
+    agree("rdp", 4)
 
 
 @pytest.mark.slow
@@ -69,10 +69,7 @@ def test_no_rounds_spend_nothing_and_no_noise_everything(by: AccountantName) -> 
 
 @pytest.mark.parametrize(
     ("by", "rate", "rounds", "epsilon"),
-    [
-        *(("rdp", 1.0, 10, 2.0), ("rdp", 0.05, 30, 3.0), ("pld", 1.0, 10, 2.0)),
-        pytest.param("pld", 0.05, 30, 3.0, marks=pytest.mark.slow),
-    ],
+    [*(("rdp", 0.05, 30, 3.0), ("pld", 1.0, 10, 2.0)), pytest.param("pld", 0.05, 30, 3.0, marks=pytest.mark.slow)],
 )
 def test_the_noise_of_an_epsilon_reaches_it_and_hardly_less_does_not(
     by: AccountantName, rate: float, rounds: int, epsilon: float
@@ -97,10 +94,9 @@ def test_an_epsilon_that_delta_alone_covers_is_refused(by: AccountantName) -> No
 @pytest.mark.parametrize(
     ("by", "epsilon", "delta", "rate", "rounds"),
     [
-        ("rdp", 1.0, 1e-2, 0.02, 1),
         ("rdp", 0.05, 1e-2, 0.012, 1),
         ("rdp", 30.0, 1e-5, 0.3, 2),
-        ("pld", 0.01, 1e-3, 0.01, 3),
+        ("pld", 0.01, 1e-3, 0.01, 2),
         pytest.param("pld", 0.5, 0.1, 0.5, 2, marks=pytest.mark.slow),
     ],
 )

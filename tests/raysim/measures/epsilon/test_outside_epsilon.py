@@ -13,20 +13,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import raysim
 from raysim.common.errors import InputError
+from raysim.common.names import REPORT
 from raysim.config.experiment import Experiment
 from raysim.config.privacy import PrivacyTable
 from raysim.measures.epsilon.outside_epsilon import SENTENCE, UNCOVERED, covers
 from raysim.measures.selection import Selection
+from raysim.report.read import read_runs
+from raysim.report.tables import endings
 from tests.kit.runs import quick_run
 
 NATURAL = {"scheme": "natural", "column": "client"}
 POISSON = {"sampling": "poisson", "fraction": 0.6}
+PRIVACY = {"noise": 1.0, "clip": 1e-40, "delta": 1e-2, "accountant": "rdp"}
 COVERED = {"round", "aggregated", "phase", "epsilon"}
 PRIVATE = ["apfl", "ditto", "fedadagrad", "fedadam", "fedavg", "fedavgm", "fedbabu", "fedbn", "fedper", "fedprox"]
 PRIVATE += ["fedrep", "fedyogi", "lg-fedavg", "per-fedavg", "pfedme"]
-CLIENT_3 = ("as it is", "changed", "removed")
+CHANGED = ["fedavg", "fedbn", "ditto"]
+"""Methods without state of clients, with entries and with models of their own: the other ones lack client 3 alone."""
+PAIRS = [*(("removed", name) for name in PRIVATE), *(("changed", name) for name in CHANGED)]
 DOCS = Path(__file__).parents[4] / "docs" / "how-to" / "privacy.md"
 
 
@@ -48,16 +53,9 @@ def algorithm(name: str) -> dict[str, Any]:
     return {"name": name, **POISSON, "weighting": "equal", **batch_norm}
 
 
-class Runs:
-    """Folders of equal runs, apart from client 3: of all methods, and of one with its report."""
-
-    def __init__(self, folder: Path) -> None:
-        self.all = {client_3: folder / client_3 for client_3 in CLIENT_3}
-        self.reported = {client_3: folder / f"{client_3}, reported" for client_3 in CLIENT_3}
-
-
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of equal runs, apart from client 3."""
     folder = tmp_path_factory.mktemp("runs")
     pq.write_table(samples("as it is").slice(0, 30), folder / "test.parquet")
     config = {
@@ -65,40 +63,45 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         "data": {"dataset": f"file:{folder / 'samples.parquet'}", "test": f"file:{folder / 'test.parquet'}"},
         "partition": {**NATURAL, "local_test": 0.2},
         "model": {"name": "mlp", "hidden": [5]},
-        "local": {"batch_size": 4},
+        "local": {"batch_size": 16},
         "evaluate": {"every": 1, "measures": ["dl"]},
-        "privacy": {"noise": 1.0, "clip": 1e-40, "delta": 1e-2, "accountant": "rdp"},
-        "algorithm": [algorithm(name) for name in PRIVATE],
+        "privacy": PRIVACY,
     }
-    made = Runs(folder)
-    for client_3 in CLIENT_3:
+    for client_3, names in (("as it is", PRIVATE), ("removed", PRIVATE), ("changed", CHANGED)):
         pq.write_table(samples(client_3), folder / "samples.parquet")
-        quick_run(config, made.all[client_3], inline=True)
-        raysim.run({**config, "algorithm": [algorithm("fedavg")]}, made.reported[client_3], inline=True)
-    return made
+        quick_run({**config, "algorithm": [algorithm(name) for name in names]}, folder / client_3, inline=True)
+    return folder
 
 
 def outputs(folder: Path) -> list[str]:
     return [str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file()]
 
 
-@pytest.mark.parametrize("client_3", ["changed", "removed"])
-def test_no_file_tells_of_a_client_unless_it_is_listed(client_3: str, runs: Runs) -> None:
-    files = [pattern for each in UNCOVERED for pattern in each.files]
-    for made, names in ((runs.all, PRIVATE), (runs.reported, ["fedavg"])):
-        one, other = made["as it is"], made[client_3]
-        compared = [path for path in outputs(one) if not any(fnmatch(path, pattern) for pattern in files)]
-        assert outputs(one) == outputs(other)
-        assert {f"{name}/model.safetensors" for name in names} <= set(compared)
-        for path in compared:
-            if not path.endswith("metrics.parquet"):
-                assert (one / path).read_bytes() == (other / path).read_bytes(), path
+def is_listed(path: str) -> bool:
+    return any(fnmatch(path, pattern) for each in UNCOVERED for pattern in each.files)
 
 
-@pytest.mark.parametrize("client_3", ["changed", "removed"])
-@pytest.mark.parametrize("name", PRIVATE)
-def test_no_column_tells_of_a_client_unless_it_is_listed(name: str, client_3: str, runs: Runs) -> None:
-    one, other = (pq.read_table(runs.all[run] / name / "metrics.parquet") for run in ("as it is", client_3))
+@pytest.mark.parametrize(("client_3", "name"), PAIRS)
+def test_no_file_tells_of_a_client_unless_it_is_listed(client_3: str, name: str, runs: Path) -> None:
+    one, other = runs / "as it is" / name, runs / client_3 / name
+    compared = [path for path in outputs(one) if not is_listed(f"{name}/{path}")]
+    assert outputs(one) == outputs(other) and "model.safetensors" in compared
+    for path in compared:
+        if path != "metrics.parquet":
+            assert (one / path).read_bytes() == (other / path).read_bytes(), path
+
+
+def test_no_file_beside_those_of_methods_tells_of_a_client_unless_it_is_listed(runs: Path) -> None:
+    one, other = runs / "as it is", runs / "removed"
+    assert outputs(one) == outputs(other)
+    compared = [path for path in outputs(one) if path.partition("/")[0] not in PRIVATE and not is_listed(path)]
+    assert "config.toml" in compared
+    assert all((one / path).read_bytes() == (other / path).read_bytes() for path in compared)
+
+
+@pytest.mark.parametrize(("client_3", "name"), PAIRS)
+def test_no_column_tells_of_a_client_unless_it_is_listed(client_3: str, name: str, runs: Path) -> None:
+    one, other = (pq.read_table(runs / run / name / "metrics.parquet") for run in ("as it is", client_3))
     moved = {column for column in one.column_names if one[column].to_pylist() != other[column].to_pylist()}
     assert {"train_loss", "local_loss"} <= moved
     assert not [column for column in moved if covers(column, own_models=True)]
@@ -117,7 +120,7 @@ def test_held_out_clients_tell_of_a_client_by_their_last_digits_alone(tmp_path: 
             "data": {"dataset": f"file:{tmp_path / 'samples.parquet'}"},
             "partition": {**NATURAL, "test_clients": 0.2},
             "model": {"name": "mlp", "hidden": [5]},
-            "privacy": {"noise": 1.0, "clip": 1e-40, "delta": 1e-2, "accountant": "rdp"},
+            "privacy": PRIVACY,
             "algorithm": [algorithm("fedavg")],
         }
         quick_run(config, tmp_path / client_3, inline=True)
@@ -134,8 +137,9 @@ def test_the_page_has_the_list() -> None:
     assert all(each.name in page for each in UNCOVERED)
 
 
-def test_the_list_stands_beside_epsilon(runs: Runs) -> None:
-    assert SENTENCE in (runs.reported["removed"] / "report.html").read_text()
+def test_the_list_stands_beside_epsilon(runs: Path) -> None:
+    assert SENTENCE in endings(read_runs([runs / "removed"])[0].results)
+    assert is_listed(REPORT)
 
 
 def test_domains_tell_of_clients_with_models_of_their_own() -> None:
