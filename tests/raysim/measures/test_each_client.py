@@ -66,6 +66,7 @@ def test_scores_are_those_of_each_clients_own_model(done: raysim.Run, name: str)
 
 STANDARD: dict[str, Any] = {
     **CONFIG,
+    "rounds": 2,
     "data": {**CONFIG["data"], "standardise": "client"},
     "algorithm": {"name": "fedbn", "cohort": 3},
     "evaluate": {"every": 0, "metrics": ["accuracy", "loss"]},

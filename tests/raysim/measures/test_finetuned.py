@@ -41,6 +41,11 @@ from raysim.measures.metrics import METRICS
 LOCAL = Local(lr=0.1, batch_size=7, momentum=0.5, compute=Compute(precision="fp64"))
 MODEL = ModelPlan("mlp", {"hidden": (12,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
 MEASURED = [METRICS["accuracy"], METRICS["loss"]]
+TUNED: list[tuple[str, ModelPart]] = [
+    *(("fedavg", "all"), ("fedbn", "all"), ("fedrep", "all"), ("singleset", "all")),
+    *(("fedavg", "head"), ("fedper", "head"), ("fedbabu", "head"), ("ditto", "head")),
+]
+"""Algorithms and parts: the one decides which model is tuned, the other which of its parameters."""
 Fleets = Callable[..., InlineFleet]
 
 
@@ -101,30 +106,28 @@ def by_hand(state: State, fleet: InlineFleet, population: Population, client: in
 
 
 @pytest.mark.parametrize(
-    ("name", "part"),
+    ("name", "part", "execution"),
     [
-        *(("fedavg", "all"), ("fedbn", "all"), ("fedrep", "all"), ("singleset", "all")),
-        *(("fedavg", "head"), ("fedper", "head"), ("fedbabu", "head"), ("ditto", "head")),
+        *((name, part, "vectorised") for name, part in TUNED),
+        *(("fedavg", part, "sequential") for part in ("all", "head")),
     ],
 )
 def test_a_finetuned_model_is_that_of_a_plain_loop(
-    name: str, part: ModelPart, fleets: Fleets, population: Population
+    name: str, part: ModelPart, execution: str, fleets: Fleets, population: Population
 ) -> None:
     algorithm, tuning = ALGORITHMS[name](Participation(fraction=0.6), LOCAL), Finetuning(2, part)
-    targets = Targets.of(population, None, MEASURED, tuning)
-    for execution in ("sequential", "vectorised"):
-        fleet = fleets(algorithm, execution)
-        state = simulate(algorithm, fleet, 2)
-        found = evaluate(state, algorithm, fleet, targets)
-        for target, clients in (("local", population.train_clients), ("held_out", population.test_clients)):
-            there = [int(client) for client in clients if population.test_sizes[client]]
-            rows = [by_hand(state, fleet, population, client, tuning) for client in there]
-            correct, loss, samples = (sum(column) for column in zip(*rows, strict=True))
-            assert found[f"{target}_finetuned_accuracy"] == pytest.approx(correct / samples)
-            assert found[f"{target}_finetuned_loss"] == pytest.approx(loss / samples, rel=1e-9)
-            assert found[f"{target}_finetuned_loss"] != pytest.approx(found[f"{target}_loss"], rel=1e-3)
-            mean = np.mean([row[1] / row[2] for row in rows])
-            assert found[f"{target}_finetuned_mean_loss"] == pytest.approx(mean, rel=1e-9)
+    targets, fleet = Targets.of(population, None, MEASURED, tuning), fleets(algorithm, execution)
+    state = simulate(algorithm, fleet, 2)
+    found = evaluate(state, algorithm, fleet, targets)
+    for target, clients in (("local", population.train_clients), ("held_out", population.test_clients)):
+        there = [int(client) for client in clients if population.test_sizes[client]]
+        rows = [by_hand(state, fleet, population, client, tuning) for client in there]
+        correct, loss, samples = (sum(column) for column in zip(*rows, strict=True))
+        assert found[f"{target}_finetuned_accuracy"] == pytest.approx(correct / samples)
+        assert found[f"{target}_finetuned_loss"] == pytest.approx(loss / samples, rel=1e-9)
+        assert found[f"{target}_finetuned_loss"] != pytest.approx(found[f"{target}_loss"], rel=1e-3)
+        mean = np.mean([row[1] / row[2] for row in rows])
+        assert found[f"{target}_finetuned_mean_loss"] == pytest.approx(mean, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["fedbn", "radfed", "fedbabu"])

@@ -78,7 +78,6 @@ def test_a_run_says_if_no_update_arrived_before_the_deadline(deadline: float, sa
         ({"sampling": "oort", "oort": {"alpha": "two"}}, r"algorithm\.oort\.alpha = 'two': .*number; .*alpha=2\.0"),
         ({"name": "fedbuff", "sampling": "oort"}, 'algorithm.sampling = "oort" with asynchronous arrivals'),
         ({"sampling": "oort", "oort": {"alpha": -1.0}}, r"algorithm\.oort\.alpha = -1\.0"),
-        ({"sampling": "oort", "oort": {"pase": 1.0}}, r"algorithm\.oort\.pase.*did you mean 'pace'"),
         ({"sampling": "oort", "candidates": 4}, "algorithm.candidates = 4 with"),
         ({"over": 0.5}, r"algorithm\.over = 0\.5"),
         ({"late": "ignore"}, "algorithm.late"),

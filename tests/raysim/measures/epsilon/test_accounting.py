@@ -96,7 +96,7 @@ def test_an_epsilon_that_delta_alone_covers_is_refused(by: AccountantName) -> No
     [
         ("rdp", 0.05, 1e-2, 0.012, 1),
         ("rdp", 30.0, 1e-5, 0.3, 2),
-        ("pld", 0.01, 1e-3, 0.01, 2),
+        ("pld", 0.01, 1e-3, 0.01, 3),
         pytest.param("pld", 0.5, 0.1, 0.5, 2, marks=pytest.mark.slow),
     ],
 )
