@@ -5,14 +5,13 @@ import re
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-PACKAGES = ("raysim", "algorithms", "partitioning")
+from tests.kit.sources import PACKAGES, ROOT, files, nodes_of, source_of
+
 LOOSE = {"__init__.py", "__main__.py"}
 EXCLUDED = (
     "What",
@@ -32,28 +31,18 @@ EXCLUDED = (
 """First words that CONTRIBUTING rules out, because a sentence behind them has to be read twice."""
 
 
-def files(package: str) -> list[Path]:
-    return sorted((ROOT / package).rglob("*.py"))
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-def trees() -> dict[str, ast.Module]:
-    """The syntax trees of all files by their dotted names; a package's is that of its `__init__`."""
+def modules() -> dict[str, Path]:
+    """All files by their dotted names; a package's is its `__init__`."""
     found = {}
     for path in (path for package in PACKAGES for path in files(package)):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found[name] = tree_of(path)
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
 
-def imports(tree: ast.Module, known: set[str]) -> Iterator[str]:
+def imports(path: Path, known: set[str]) -> Iterator[str]:
     """The modules of ours that a file imports, inside functions and for annotations too."""
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -66,10 +55,10 @@ def imports(tree: ast.Module, known: set[str]) -> Iterator[str]:
 
 
 def test_no_circle_of_imports_between_files() -> None:
-    found = trees()
+    found = modules()
     known = set(found)
     try:
-        TopologicalSorter({name: set(imports(tree, known)) - {name} for name, tree in found.items()}).prepare()
+        TopologicalSorter({name: set(imports(path, known)) - {name} for name, path in found.items()}).prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
 
@@ -93,7 +82,7 @@ def test_only_methods_lie_at_the_top_of_algorithms() -> None:
 def test_no_class_name_stands_twice(package: str) -> None:
     places = defaultdict(list)
     for path in files(package):
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(str(path.relative_to(ROOT)))
     assert not {name: where for name, where in places.items() if len(where) > 1}
@@ -105,7 +94,9 @@ def test_no_text_begins_with_an_excluded_word(package: str) -> None:
     begins = re.compile(rf"(?:^|[.:!?]\s+)({'|'.join(EXCLUDED)})\b")
     wrong = []
     for path in files(package):
-        for line, text in [*docstrings(path), *comments(path)]:
+        # A file is split into tokens, which takes long, only if a comment may begin so.
+        said = comments(path) if re.search(rf"#.*\b({'|'.join(EXCLUDED)})\b", source_of(path)) else ()
+        for line, text in [*docstrings(path), *said]:
             if match := begins.search(text):
                 wrong.append(f"{path.relative_to(ROOT)}:{line}: {text[match.start() :][:60]!r}")
     assert not wrong, "\n".join(wrong)
@@ -113,7 +104,7 @@ def test_no_text_begins_with_an_excluded_word(package: str) -> None:
 
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
     """Every docstring, and the strings below constants, with their lines."""
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         for statement in getattr(node, "body", []) if not isinstance(node, ast.IfExp | ast.Lambda) else []:
             value = getattr(statement, "value", None)
             if isinstance(statement, ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str):
@@ -150,11 +141,13 @@ def is_test(name: str) -> bool:
 def test_no_test_module_is_imported_by_another() -> None:
     paths = {path: path.relative_to(ROOT).with_suffix("").parts for path in files("tests")}
     known = {".".join(parts) for parts in paths.values()}
+    tests = "|".join(parts[-1] for parts in paths.values() if is_test(parts[-1]))
     wrong = []
     for path, parts in paths.items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        wrong += [f"{path}: {each}" for each in imports(tree, known) if is_test(each.rpartition(".")[2])]
-        wrong += [f"{path}: a relative import" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level]
+        # A file is parsed, which takes long, only if it names a test module, or may have a relative import.
+        if re.search(rf"\b({tests})\b|\bfrom +\.", source_of(path)):
+            wrong += [f"{path}: {each}" for each in imports(path, known) if is_test(each.rpartition(".")[2])]
+            wrong += [f"{path}: a relative import" for n in nodes_of(path) if isinstance(n, ast.ImportFrom) and n.level]
         if parts[1] not in PROGRAMS and not is_test(parts[-1]) and parts[-1] != "__init__":
             wrong.append(f"{path}: no test; what tests share lies in tests/kit/")
     assert not wrong, "\n".join(wrong)

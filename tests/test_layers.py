@@ -3,11 +3,11 @@
 import ast
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.kit.sources import ROOT, files, nodes_of, source_of
+
 FORBIDDEN = {
     "partitioning": {"torch", "ray", "algorithms", "raysim"},
     "algorithms": {"ray", "raysim", "partitioning"},
@@ -16,8 +16,8 @@ FORBIDDEN = {
 
 @pytest.mark.parametrize("package", FORBIDDEN)
 def test_lower_packages_import_nothing_from_above(package: str) -> None:
-    for path in (ROOT / package).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in files(package):
+        for node in nodes_of(path):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not {name.partition(".")[0] for name in names} & FORBIDDEN[package], path
@@ -31,9 +31,9 @@ def test_importing_a_lower_package_loads_nothing_from_above(package: str) -> Non
 
 
 def test_only_fleets_know_ray() -> None:
-    for path in (ROOT / "raysim").rglob("*.py"):
+    for path in files("raysim"):
         if path.relative_to(ROOT).parts[1] not in ("fleet", "cluster"):
-            text = path.read_text(encoding="utf-8")
+            text = source_of(path)
             assert "import ray\n" not in text and "from ray " not in text, path
 
 
@@ -51,8 +51,7 @@ def test_the_floors_of_algorithms_import_only_lower_ones() -> None:
     above = {}
     for number, room in enumerate(FLOORS):
         for path in (ROOT / "algorithms" / room).glob("*.py"):
-            nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            modules = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+            modules = {node.module or "" for node in nodes_of(path) if isinstance(node, ast.ImportFrom)}
             inner = {module.removeprefix("algorithms.") for module in modules if module.startswith("algorithms")}
             higher = {name for name in inner if name.partition(".")[0] not in FLOORS[: number + 1]}
             if higher:

@@ -1,13 +1,11 @@
 """Nothing that a file or a command line says is evaluated as code, and no pickle is read from disk."""
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-PACKAGES = ("algorithms", "partitioning", "raysim")
+from tests.kit.sources import PACKAGES, ROOT, dotted, files, nodes_of
 
 EVALUATES = {"eval", "exec", "compile", "__import__"}
 PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
@@ -17,15 +15,19 @@ PLAIN = "raysim/devices/fedscale.py"
 """Reads pickles of plain values: its unpickler refuses every class, see `tests/raysim/devices/test_fedscale.py`."""
 
 
-def unsafe(source: str) -> Iterator[str]:
-    """What a module's source does that it must not."""
-    for node in ast.walk(ast.parse(source)):
+OPTIONS = {"weights_only", "allow_pickle", "shell"}
+
+
+def unsafe(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """What a module does that it must not."""
+    for node in nodes:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         yield from (f"imports {name}" for name in names if name.partition(".")[0] in PICKLES)
         if not isinstance(node, ast.Call):
             continue
-        called, keys = ast.unparse(node.func), {key.arg: ast.unparse(key.value) for key in node.keywords}
+        called = dotted(node.func)
+        keys = {key.arg: ast.unparse(key.value) for key in node.keywords if key.arg in OPTIONS}
         if called in EVALUATES:
             yield f"calls {called}"
         if called == "torch.load" and keys.get("weights_only") != "True":
@@ -54,14 +56,14 @@ def unsafe(source: str) -> Iterator[str]:
     ],
 )
 def test_what_is_unsafe_is_found(source: str) -> None:
-    assert list(unsafe(source))
+    assert list(unsafe(ast.walk(ast.parse(source))))
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_nothing_is_evaluated_or_unpickled(package: str) -> None:
-    files = [path for path in (ROOT / package).rglob("*.py") if path.relative_to(ROOT).as_posix() not in (SENDS, PLAIN)]
-    assert files
-    found = {str(path): list(unsafe(path.read_text(encoding="utf-8"))) for path in files}
+    paths = [path for path in files(package) if path.relative_to(ROOT).as_posix() not in (SENDS, PLAIN)]
+    assert paths
+    found = {str(path): list(unsafe(nodes_of(path))) for path in paths}
     assert not {path: what for path, what in found.items() if what}
 
 
@@ -73,6 +75,9 @@ READERS = {
 }
 """Functions that open the path that is their first argument."""
 
+OPENS = (".open", ".read_text", ".read_bytes")
+"""Methods that open a path, or another object."""
+
 OF_THE_SYSTEM = {
     "partitioning/common/paths.py",
     "partitioning/common/bounds.py",
@@ -83,12 +88,13 @@ OF_THE_SYSTEM = {
 """Files that read what no user names: /proc and /sys, and Ray's own log."""
 
 
-def opened(source: str) -> Iterator[str]:
+def opened(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """The calls in a module that open a path for reading without `partitioning.common.paths`."""
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.Call):
+    for node in nodes:
+        called = dotted(node.func) if isinstance(node, ast.Call) else ""
+        if not isinstance(node, ast.Call) or not (called in READERS or called.endswith(OPENS)):
             continue
-        called, text = ast.unparse(node.func), ast.unparse(node)
+        text = ast.unparse(node)
         writes = any(mode in text for mode in ("'wb'", "'w'", "'a'", "mode='w|'"))
         first = ast.unparse(node.args[0]) if node.args else ""
         safe = any(form in first for form in ("regular(", "BytesIO(", "BufferReader("))
@@ -103,16 +109,16 @@ def opened(source: str) -> Iterator[str]:
     ["path.read_text()", "(a / 'b').read_bytes()", "path.open('rb')", "open(path)", "pq.read_table(path)"],
 )
 def test_a_path_opened_unchecked_is_found(source: str) -> None:
-    assert list(opened(source))
+    assert list(opened(ast.walk(ast.parse(source))))
 
 
 @pytest.mark.parametrize("package", ["partitioning", "raysim"])
 def test_only_regular_files_are_opened(package: str) -> None:
     """A pipe in the place of a file would stop the program for ever, and a device would fill its memory."""
-    files = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / package).rglob("*.py")}
+    paths = {path.relative_to(ROOT).as_posix(): path for path in files(package)}
     found = {
-        name: [call for call in opened(path.read_text(encoding="utf-8")) if "/proc/" not in call]
-        for name, path in files.items()
+        name: [call for call in opened(nodes_of(path)) if "/proc/" not in call]
+        for name, path in paths.items()
         if name not in OF_THE_SYSTEM
     }
     assert not {name: calls for name, calls in found.items() if calls}

@@ -2,12 +2,13 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 import pytest
 
-from tests.kit.pages import DOCS, ROOT, text_of
+from tests.kit.pages import DOCS, text_of
+from tests.kit.sources import PACKAGES, files, nodes_of
 
 PAGE = DOCS / "troubleshooting.md"
 MESSAGES = re.findall(r"^### `(.+)`$", text_of(PAGE), re.MULTILINE)
@@ -20,12 +21,11 @@ def test_the_page_quotes_messages() -> None:
 @cache
 def texts() -> tuple[str, ...]:
     """Return all texts of the packages; a value that is filled in is an ellipsis."""
-    paths = [path for package in ("raysim", "algorithms", "partitioning") for path in (ROOT / package).rglob("*.py")]
-    return tuple(text for path in paths for text in _texts(ast.parse(path.read_text(encoding="utf-8"))))
+    return tuple(text for package in PACKAGES for path in files(package) for text in _texts(nodes_of(path)))
 
 
-def _texts(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _texts(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             yield "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)  # type: ignore[misc]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
