@@ -40,15 +40,10 @@ ACTIONS = {
 }
 """Actions of the library, by name of the fault."""
 
-PRELOADED = (
-    *(
-        "cvxpy",
-        "partitioning.cli.make",
-        "partitioning.making.make",
-        "raysim.cli.commands",
-        "raysim.data.sets.small_images",
-    ),
-    *("raysim.report.curves", "raysim.report.page", "raysim.reproduction.reproducing", "raysim.simulation.api"),
+OF_THE_PARTITIONER = ("cvxpy", "partitioning.cli.make", "partitioning.making.make")
+OF_RUNS = (
+    *("raysim.cli.commands", "raysim.data.sets.small_images", "raysim.report.curves", "raysim.report.page"),
+    *("raysim.reproduction.reproducing", "raysim.simulation.api"),
 )
 """Modules that forked processes need, and that take seconds to import."""
 
@@ -209,7 +204,7 @@ def on_each_call(peaces: Sequence[Peace], fault: str, calls: int) -> list[Strike
 @click.option("--write", metavar="NAME", help="Keep the counts in NAME.json, with the commit and the machine.")
 def main(first: int, count: int, only: str, each: str | None, beside: int, write: str | None) -> None:
     """Strike commands, continue them, and compare their results with those of undisturbed commands."""
-    for name in PRELOADED:
+    for name in OF_THE_PARTITIONER if only == "population" else (*OF_THE_PARTITIONER, *OF_RUNS):
         importlib.import_module(name)
     console, started = Console(stderr=True), time.perf_counter()
     chosen = [workload for workload in workloads() if only in ("", workload.name)]
