@@ -19,7 +19,7 @@ from algorithms.training.optimiser_names import OPTIMISERS
 from raysim.cli.begin import experiment_for
 from raysim.cli.commands import cli
 from raysim.cli.files import KINDS, folded
-from raysim.cli.listing import LISTS, keys_of
+from raysim.cli.listing import LISTS
 from raysim.config.experiment import Experiment
 from raysim.config.read import recipes
 from raysim.data.catalogue import DATASETS
@@ -46,6 +46,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def tried(raw: dict[str, Any], **tables: dict[str, Any]) -> dict[str, float]:
+    """Run an experiment's first algorithm for a round, with changes of its tables; return the metrics."""
+    small = {name: {**raw.get(name, {}), **keys} for name, keys in tables.items()}
+    config = {**raw, **small, "rounds": 1, "algorithm": raw["algorithm"][:1]}
+    return quick_run(config, "run", inline=True).results[0].metrics
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_an_experiment_on_a_table_names_its_columns_and_runs(folder: Path) -> None:
     done = raysim("init", "visits.parquet", "first.toml")
     assert done.exit_code == 0 and "raysim run first.toml" in done.output
@@ -62,7 +70,7 @@ def test_signs_of_missing_values_are_proposed_and_the_experiment_runs(folder: Pa
     assert raysim("init", "signs.parquet", "signs.toml").exit_code == 0
     raw = tomllib.loads((folder / "signs.toml").read_text())
     assert raw["data"]["columns"] == {"na_values": ["?", "n/a"], "impute": "median"}
-    assert quick_run("signs.toml", "signs", changes=["rounds=1"], inline=True).results
+    assert tried(raw)
 
 
 def test_an_experiment_on_a_real_table_names_every_column_and_runs(folder: Path) -> None:
@@ -94,7 +102,7 @@ def test_an_experiment_on_a_real_table_names_every_column_and_runs(folder: Path)
     assert "# categories: 'stage' may be codes" in text
     assert raw["partition"] == {"scheme": "natural", "column": "clinic", "local_test": "split"}
     assert [each["fraction"] for each in raw["algorithm"]] == [1.0, 1.0]
-    assert quick_run("real.toml", "run", changes=["rounds=1"], inline=True).results
+    assert tried(raw)
 
 
 def test_a_number_of_the_row_owns_no_row(folder: Path) -> None:
@@ -125,7 +133,7 @@ def test_a_table_of_categories_alone_is_no_text(folder: Path) -> None:
     assert raysim("init", "mushrooms.csv", "m.toml").exit_code == 0
     raw = tomllib.loads((folder / "m.toml").read_text())
     assert raw["data"]["columns"] == {"categories": ["cap", "gill"]} and "text" not in raw["data"]
-    assert quick_run("m.toml", "run", changes=["rounds=1"], inline=True).results
+    assert tried(raw)
 
 
 def test_an_experiment_on_text_alone_reads_it(folder: Path) -> None:
@@ -134,8 +142,8 @@ def test_an_experiment_on_text_alone_reads_it(folder: Path) -> None:
     assert raysim("init", "reviews.csv", "text.toml").exit_code == 0
     raw = tomllib.loads((folder / "text.toml").read_text())
     assert raw["data"]["text"]["column"] == "review" and raw["model"]["name"] == "transformer"
-    changes = ["rounds=1", "data.text.length=12", "model.options.n_embd=16", "model.options.n_layer=1"]
-    assert quick_run("text.toml", "run", changes=changes, inline=True).results
+    raw["data"]["text"]["length"] = 12
+    assert tried(raw, model={"options": {**raw["model"]["options"], "n_embd": 16, "n_layer": 1}})
 
 
 def test_an_experiment_on_masks_segments_images(folder: Path) -> None:
@@ -146,8 +154,7 @@ def test_an_experiment_on_masks_segments_images(folder: Path) -> None:
     assert raysim("init", "masks.parquet", "m.toml").exit_code == 0
     raw = tomllib.loads((folder / "m.toml").read_text())
     assert raw["model"]["name"] == "deeplab_v3plus" and "loss" not in raw["local"]
-    changes = ["rounds=1", "partition.clients=2", "data.image_size=16"]
-    assert quick_run("m.toml", "run", changes=changes, inline=True).results[0].metrics["test_loss"] < 10
+    assert tried(raw, partition={"clients": 2}, data={"image_size": 16})["test_loss"] < 10
 
 
 def test_an_experiment_on_a_class_for_each_position_reads_tokens(folder: Path) -> None:
@@ -157,8 +164,8 @@ def test_an_experiment_on_a_class_for_each_position_reads_tokens(folder: Path) -
     assert raysim("init", "tags.parquet", "t.toml", "--label", "tags").exit_code == 0
     raw = tomllib.loads((folder / "t.toml").read_text())
     assert raw["model"]["options"]["vocab_size"] == 30 and raw["model"]["options"]["n_positions"] == 12
-    changes = ["rounds=1", "partition.clients=2", "model.options.n_layer=1"]
-    assert quick_run("t.toml", "run", changes=changes, inline=True).results[0].metrics["test_loss"] < 10
+    options = {**raw["model"]["options"], "n_layer": 1}
+    assert tried(raw, partition={"clients": 2}, model={"options": options})["test_loss"] < 10
 
 
 def test_a_whole_number_that_differs_in_every_row_may_be_an_identifier(folder: Path) -> None:
@@ -263,10 +270,6 @@ def test_keys_are_listed_by_table_and_one_by_one() -> None:
     several = raysim("list", "keys", "algorithm.proximal").output.splitlines()
     assert len(several) > 2 and all('[algorithm.name = "' in each for each in several)
     assert raysim("list", "keys", "top").output.startswith("seed ")
-    everything = raysim("list", "keys").output.splitlines()
-    assert len(everything) > 300
-    for table in ("privacy", "uplink", "downlink", "attack", "devices", "study"):
-        assert any(each.startswith(f"{table}.") for each in everything)
 
 
 @pytest.mark.parametrize(
@@ -322,8 +325,6 @@ def test_missing_data_are_named_as_they_were_given(folder: Path, data: str, mess
 def test_every_kind_has_a_list_and_every_scheme_its_keys() -> None:
     assert sorted([*LISTS, "keys"]) == list(KINDS)
     assert list(LISTS["schemes"]()) == list(partitioning.SCHEMES)
-    for kind, names in (("schemes", partitioning.SCHEMES), ("losses", LOSSES)):
-        assert all(text for name in names for _, text in keys_of(kind, name))
     for kind, names in (("losses", LOSSES), ("metrics", METRICS), ("optimisers", OPTIMISERS)):
         lines = dict(LISTS[kind]())
         assert set(names) <= set(lines) and all(lines.values())

@@ -7,11 +7,11 @@ from pathlib import Path
 HEAVY = {"torch", "ray", "numpy", "pyarrow", "pandas", "matplotlib", "sklearn", "scipy", "cvxpy", "pydantic"}
 READING = {"numpy", "pyarrow", "pydantic"}
 UNUSED = {"ray", "sklearn", "cvxpy", "torchvision", "datasets", "mlflow", "wandb", "tensorboard"}
-"""Packages that a run of the quickstart has no use for. pyarrow imports pandas where it is installed."""
+"""Packages that a run on digits has no use for. pyarrow imports pandas where it is installed."""
 
 
-def loaded(module: str, *commands: list[object], status: int = 0) -> set[str]:
-    """Return the packages in `sys.modules` after commands, one after the other in one process."""
+def run(module: str, *commands: list[object], status: int = 0) -> tuple[list[str], set[str]]:
+    """Return what commands print, one after the other in one process, and the packages in `sys.modules` then."""
     code = (
         f"import sys\nfrom {module} import main\nends = []\n"
         f"for command in {[list(map(str, each)) for each in commands]!r}:\n"
@@ -23,9 +23,13 @@ def loaded(module: str, *commands: list[object], status: int = 0) -> set[str]:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     # Libraries speak of leaks at the end of a program.
     assert done.returncode == status and "leak" not in done.stderr, done.stderr
-    *_, ends, modules = done.stdout.splitlines()
+    *printed, ends, modules = done.stdout.splitlines()
     assert ends == repr([status] * len(commands)), done.stderr
-    return {name.partition(".")[0] for name in modules.split()}
+    return printed, {name.partition(".")[0] for name in modules.split()}
+
+
+def loaded(module: str, *commands: list[object], status: int = 0) -> set[str]:
+    return run(module, *commands, status=status)[1]
 
 
 def test_help_loads_nothing_that_takes_seconds() -> None:
@@ -34,8 +38,10 @@ def test_help_loads_nothing_that_takes_seconds() -> None:
 
 
 def test_lists_are_printed_without_torch() -> None:
-    commands: list[list[object]] = [["list", "keys"], ["list", "keys", "local"], ["list", "algorithms"]]
-    assert not loaded("raysim.cli.commands", *commands) & {"torch", "ray", "matplotlib", "sklearn"}
+    printed, packages = run("raysim.cli.commands", ["list", "keys"], ["list", "algorithms"])
+    assert len(printed) > 300 and not packages & {"torch", "ray", "matplotlib", "sklearn"}
+    for table in ("local", "privacy", "uplink", "downlink", "attack", "devices", "study"):
+        assert any(line.startswith(f"{table}.") for line in printed)
 
 
 def test_a_file_that_cannot_be_read_is_refused_before_torch_is_loaded(tmp_path: Path) -> None:
@@ -72,9 +78,9 @@ def test_help_of_the_partitioner_loads_no_arrays() -> None:
 
 
 def test_a_run_in_this_process_loads_only_what_it_needs_and_ends_in_silence(tmp_path: Path) -> None:
-    small = ["rounds=1", "partition.clients_per_domain=1", "model.hidden=[8]", "local.execution=vectorised"]
-    changes = [text for change in small for text in ("--set", change)]
-    packages = loaded("raysim.cli.commands", ["run", "quickstart", "--inline", "--out", tmp_path / "run", *changes])
+    tables = '[data]\ndataset = "digits"\n[partition]\nclients = 2\n[local]\nexecution = "vectorised"\n'
+    (tmp_path / "small.toml").write_text(f"rounds = 1\n{tables}[model]\nhidden = [8]\n")
+    packages = loaded("raysim.cli.commands", ["run", tmp_path / "small.toml", "--inline", "--out", tmp_path / "run"])
     assert not packages & UNUSED
     assert {"torch", "matplotlib"} <= packages
 
