@@ -54,6 +54,19 @@ def two_actors(shared_ray: SharedRay) -> raysim.Actors:
     return shared_ray.actors(2)
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have matplotlib write empty pictures, because drawing takes most of a report's time."""
+    from matplotlib import cbook
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    def print_svg(_: FigureCanvasSVG, place: Any, **__: object) -> None:
+        with cbook.open_file_cm(place, "w", encoding="utf-8") as file:
+            file.write("<svg></svg>")
+
+    monkeypatch.setattr(FigureCanvasSVG, "print_svg", print_svg)
+
+
 def pytest_collection_finish() -> None:
     MEMORY.give_back()
 

@@ -41,6 +41,7 @@ def raysim(capsys: pytest.CaptureFixture[str]) -> Cli:
     return command
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_run_shows_a_table_the_report_and_what_is_next(raysim: Cli, tmp_path: Path) -> None:
     status, out, err = raysim("run", "quickstart", "--inline", "--out", tmp_path / "run", *SMALL)
     assert status == 0
@@ -50,6 +51,7 @@ def test_run_shows_a_table_the_report_and_what_is_next(raysim: Cli, tmp_path: Pa
     assert (tmp_path / "run" / "radfed" / "model.safetensors").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_reports_of_several_runs(raysim: Cli, tmp_path: Path) -> None:
     quick_run("quickstart", tmp_path / "one", changes=SMALL[1::2], inline=True)
     copytree(tmp_path / "one", tmp_path / "two")
@@ -86,37 +88,34 @@ def test_list(raysim: Cli, kind: str, names: list[str]) -> None:
     assert all(len(line.split()) > 3 for line in lines)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_export_feeds_the_partitioner(raysim: Cli, tmp_path: Path) -> None:
     status, out, _ = raysim("export", "digits", tmp_path / "digits.parquet")
     assert status == 0 and out.strip() == str(tmp_path / "digits.parquet")
     from partitioning.cli.commands import main
 
+    made = ["make", str(tmp_path / "digits.parquet"), "--out", str(tmp_path / "p"), "--scheme", "iid", "--clients", "5"]
     with pytest.raises(SystemExit) as done:
-        main(
-            [
-                "make",
-                str(tmp_path / "digits.parquet"),
-                "--out",
-                str(tmp_path / "p"),
-                "--scheme",
-                "iid",
-                "--clients",
-                "5",
-            ]
-        )
+        main(made)
     assert done.value.code == 0
     raw = ["--set", f"data.population={tmp_path / 'p'}"]
     (tmp_path / "x.toml").write_text("rounds = 1\n[model]\nhidden = [8]\n")
     assert raysim("run", tmp_path / "x.toml", "--inline", "--out", tmp_path / "run", *raw)[0] == 0
 
 
-@pytest.mark.parametrize(("kind", "names"), [("algorithms", list(ALGORITHMS)), ("models", list(MODELS))])
-def test_list_keys(kind: str, names: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [("algorithms", "label"), ("losses", None), ("models", "renorm_r_max = 3.0"), ("schemes", None), ("uplink", None)],
+)
+def test_list_keys(raysim: Cli, kind: str, key: str | None) -> None:
+    names = [name for name in LISTS[kind]() if ":" not in name]
     for name in names:
         # With docstrings that lack a parameter this fails.
         keys = dict(keys_of(kind, name))
-        assert ("label" if kind == "algorithms" else "renorm_r_max = 3.0") in keys
+        assert key is None or key in keys
         assert all(said and "\n" not in said for said in keys.values())
+    status, out, err = raysim("list", kind, names[-1])
+    assert status == 0 and out and not err
 
 
 def test_listed_keys_are_keys_of_the_file() -> None:
@@ -227,6 +226,7 @@ def test_no_command_shows_the_help(raysim: Cli) -> None:
     assert sorted(name for names in SECTIONS.values() for name in names) == sorted(cli.commands)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_that_diverges_ends_with_a_line_and_its_report(raysim: Cli, tmp_path: Path) -> None:
     run = ("run", "quickstart", "--inline", *SMALL, "--set", "local.lr=1e12")
     status, _, err = raysim(*run, "--out", tmp_path / "run")
@@ -241,14 +241,6 @@ def test_a_run_that_diverges_ends_with_a_line_and_its_report(raysim: Cli, tmp_pa
 def test_a_module_run_is_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "raysim", "rum"], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.startswith("raysim: ") and done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("kind", ["algorithms", "losses", "models", "schemes", "uplink"])
-def test_the_keys_of_each_named_thing_are_listed(raysim: Cli, kind: str) -> None:
-    for name in LISTS[kind]():
-        if ":" not in name:
-            status, out, err = raysim("list", kind, name)
-            assert status == 0 and out and not err, name
 
 
 def test_a_terminal_shows_algorithms_by_family(raysim: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

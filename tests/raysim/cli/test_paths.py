@@ -47,6 +47,7 @@ def test_a_folder_with_a_colon_is_a_folder(name: str, here: Path) -> None:
     assert [command for command in commands if ended(*command.split())] == []
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_runs_read_such_folders_and_are_written_to_them(here: Path) -> None:
     table = {
         "rounds": 1,

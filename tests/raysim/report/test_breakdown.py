@@ -46,6 +46,7 @@ def test_the_report_knows_the_stages_of_the_run_folder():
     assert tuple(WORDS) == STAGES
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_medians_of_every_stage(tmp_path):
     run = write_run(tmp_path / "run", ["fedavg"], every=0)
     measure(run / "fedavg", SECONDS)
@@ -55,6 +56,7 @@ def test_medians_of_every_stage(tmp_path):
         assert f"<dt>{stage.title}</dt>" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("seconds", "drawn"),
     [
@@ -74,9 +76,7 @@ def test_runs_side_by_side_and_one_that_did_not_measure(tmp_path):
     runs = [write_run(tmp_path / name, every=0) for name in ("old", "new")]
     measure(runs[1] / "fedavg", SECONDS)
     measure(runs[1] / "radfed", {"train": 0.25, "sum": 0.0})
-    first, second = (write_report(runs, tmp_path / name).read_bytes() for name in ("1.html", "2.html"))
-    assert first == second
-    page = first.decode()
+    page = write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
     assert [row[3] for row in cells_of(page)] == ["0.5 s", "0.25 s"]
     assert cells_of(page)[1] == ["0.5 s", "–", "–", "0.25 s", "0 s", "–", "50 ms", "–"]
     drawn = page[page.index("by stage") :]

@@ -40,6 +40,7 @@ def test_links_are_drawn(clients: int, hops: int, is_matrix: bool, tmp_path: Pat
     assert "radfed: graph ring of 12 clients: each sends to 2 others." in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_with_a_server_has_no_links(tmp_path: Path) -> None:
     page = write_report([write_run(tmp_path / "run", every=0)], tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<h2>Links</h2>" not in page

@@ -24,7 +24,8 @@ def page_of(*runs: Path, out: Path) -> str:
 
 
 @pytest.fixture
-def out(tmp_path: Path) -> Path:
+def out(tmp_path: Path, undrawn: None) -> Path:
+    """Return the file of a page whose pictures do not matter."""
     return tmp_path / "report.html"
 
 
@@ -157,8 +158,8 @@ def test_weights_in_the_aggregation_are_shown(tmp_path, out):
         assert f"<td>{text}</td>" in page
 
 
-def test_names_are_escaped(tmp_path, out):
-    page = page_of(write_run(tmp_path / "a & <b>", ["<script>alert(1)"], rounds=1), out=out)
+def test_names_are_escaped(tmp_path):
+    page = page_of(write_run(tmp_path / "a & <b>", ["<script>alert(1)"], rounds=1), out=tmp_path / "report.html")
     assert Outline(page).open == []
     assert "<script>alert" not in page
     assert "<b>" not in page
@@ -201,26 +202,27 @@ def test_columns_may_be_absent(tmp_path, out):
     assert Outline(page_of(run, out=out)).open == []
 
 
-def test_a_diverged_loss_is_no_missing_evaluation(tmp_path, out):
+def test_a_diverged_loss_is_no_missing_evaluation(tmp_path):
     run = write_run(tmp_path / "run", ["fedavg"])
     table = pa.table({"round": [1, 2], "test_accuracy": [0.5, 0.1], "test_loss": [2.0, np.nan]})
     told(run / "fedavg", table)
-    text = Outline(page_of(run, out=out)).text
+    text = Outline(page_of(run, out=tmp_path / "report.html")).text
     assert "diverged" in text
     assert "Evaluated after round 2." in text
 
 
-def test_an_undefined_metric_is_absent_and_a_diverged_one_never_the_best(tmp_path, out):
+def test_an_undefined_metric_is_absent_and_a_diverged_one_never_the_best(tmp_path):
     run = write_run(tmp_path / "run", ["fedavg", "fedprox", "fedbn"])
     for name, value in (("fedavg", None), ("fedprox", np.nan), ("fedbn", 0.25)):
         columns = {"round": [1, 2], "test_loss": [2.0, 1.0], "test_auc": pa.array([value, value], pa.float64())}
         told(run / name, pa.table(columns))
-    page = page_of(run, out=out)
+    page = page_of(run, out=tmp_path / "report.html")
     assert "<td>–</td>" in page
     assert "<td>diverged</td>" in page
     assert '"best">diverged' not in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_page_is_replaced_whole_and_leaves_nothing_beside_it(tmp_path):
     run = write_run(tmp_path / "run", rounds=0)
     out = tmp_path / "pages" / "report.html"
