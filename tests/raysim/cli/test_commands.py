@@ -47,7 +47,7 @@ def test_run_shows_a_table_the_report_and_what_is_next(raysim: Cli, tmp_path: Pa
     assert status == 0
     assert "fedavg" in out and "radfed" in out and "bytes up" in out
     assert str(tmp_path / "run" / "report.html") in out and "next" in out
-    assert "radfed: rounds 1 to 2" in err
+    assert "radfed: rounds 1 to 2" in err and (tmp_path / "run" / "report.html").exists()
     assert (tmp_path / "run" / "radfed" / "model.safetensors").exists()
 
 
@@ -236,6 +236,13 @@ def test_a_run_that_diverges_ends_with_a_line_and_its_report(raysim: Cli, tmp_pa
     status, _, err = raysim(*run, "--out", tmp_path / "left", "--set", "local.nonfinite=leave-out")
     assert status == 0
     assert "notice: fedavg: client " in err and "notice: radfed: client " in err
+
+
+def test_own_code_that_exits_does_not_choose_the_status(raysim: Cli, tmp_path: Path) -> None:
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit('no weights here')\n")
+    (tmp_path / "own.toml").write_text("[data]\ndataset = 'digits'\n[model]\nname = 'leaves:Net'\n")
+    status, _, err = raysim("run", tmp_path / "own.toml", "--inline", "--out", tmp_path / "run")
+    assert status == 2 and "(SystemExit: no weights here)" in err and "Traceback" not in err
 
 
 def test_a_module_run_is_the_command() -> None:

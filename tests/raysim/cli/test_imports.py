@@ -83,11 +83,3 @@ def test_a_run_in_this_process_loads_only_what_it_needs_and_ends_in_silence(tmp_
     packages = loaded("raysim.cli.commands", ["run", tmp_path / "small.toml", "--inline", "--out", tmp_path / "run"])
     assert not packages & UNUSED
     assert {"torch", "matplotlib"} <= packages
-
-
-def test_the_status_of_a_program_is_that_of_its_end(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text("import sys\nsys.exit('no weights here')\n")
-    (tmp_path / "own.toml").write_text("[data]\ndataset = 'digits'\n[model]\nname = 'own:Net'\n")
-    command = [sys.executable, "-m", "raysim", "run", "own.toml", "--inline"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 2 and "(SystemExit: no weights here)" in done.stderr and "Traceback" not in done.stderr
