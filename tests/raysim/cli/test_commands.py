@@ -25,6 +25,7 @@ SMALL = [
     *("--set", "rounds=2", "--set", "partition.clients_per_domain=2", "--set", "algorithm.fraction=0.5"),
     *("--set", "model.hidden=[8]", "--set", "evaluate.every=0"),
 ]
+FORMS = ("hf:OWNER/NAME", "synthetic:ALPHA,BETA,CLIENTS", "NAME,NAME", "shifted:NAME")
 Cli = Callable[..., tuple[int, str, str]]
 
 
@@ -66,18 +67,7 @@ def test_reports_of_several_runs(raysim: Cli, tmp_path: Path) -> None:
     [
         ("algorithms", [*ALGORITHMS, "module:function"]),
         ("models", [*MODELS, "module:Class"]),
-        (
-            "datasets",
-            [
-                *DATASETS,
-                "file:",
-                "folder:",
-                "hf:OWNER/NAME",
-                "synthetic:ALPHA,BETA,CLIENTS",
-                "NAME,NAME",
-                "shifted:NAME",
-            ],
-        ),
+        ("datasets", [*DATASETS, "file:", "folder:", *FORMS]),
         ("recipes", list(recipes())),
     ],
 )
