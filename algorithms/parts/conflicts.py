@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError
@@ -23,6 +24,7 @@ def check_conflicts(parts: Parts, devices: Devices | None = None) -> None:
     """
     of_options = {name: text for option in parts.folded for name, text in option.settings.items()}
 
+    @cache
     def found(setting: str) -> str:
         has = SETTINGS.get(setting) or of_options.get(setting, "")
         return has if isinstance(has, str) else has(parts, devices)

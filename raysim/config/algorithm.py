@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import partial
-from inspect import signature
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -22,7 +21,7 @@ from algorithms.training.loss import LOSSES, Loss, OwnLoss
 from algorithms.training.own_update import OwnUpdate
 from raysim.common.errors import InputError, MistakesError, each_error, every, one_input_error
 from raysim.config import own
-from raysim.config.check import ConfigTable, checked, known, part, table_of
+from raysim.config.check import ConfigTable, checked, known, part, signature_of, table_of
 from raysim.config.edges import EdgesTable
 from raysim.config.model import ModelTable, model_of
 from raysim.config.options import OptionTable, Tell, option_tables, options_of
@@ -216,7 +215,7 @@ def choice_of(name: object) -> dict[str, OwnChoice]:
 
 def loss_keys(name: str) -> list[str]:
     """Return the keys of a loss."""
-    return [] if ":" in name else list(signature(own.resolve("local.loss", name, LOSSES)).parameters)
+    return [] if ":" in name else list(signature_of(own.resolve("local.loss", name, LOSSES)).parameters)
 
 
 def loss_of(name: str, keys: Mapping[str, Any]) -> Loss:
@@ -285,7 +284,7 @@ def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable
         return checked(table, raw, "algorithm", of=f"algorithm {name}")
 
     def server() -> ServerTable:
-        default = signature(_function(name)).parameters["server"].default
+        default = signature_of(_function(name)).parameters["server"].default
         return _server(part(common, "server"), special["server"], default)
 
     def option(name: str, kind: type[OptionTable]) -> OptionTable | None:
@@ -375,4 +374,4 @@ def _server(common: dict[str, Any], special: dict[str, Any], default: Any) -> Se
 def _keys_of(aggregate: Any) -> list[str]:
     """Return the keys of a rule of aggregation; none of an unknown one."""
     is_rule = isinstance(aggregate, str) and aggregate in AGGREGATES
-    return list(signature(AGGREGATES[aggregate]).parameters) if is_rule else []
+    return list(signature_of(AGGREGATES[aggregate]).parameters) if is_rule else []

@@ -55,7 +55,10 @@ def check_values(raw: Mapping[str, Any]) -> None:
     waiting: list[tuple[str, Any, int]] = [("", raw, 0)]
     while waiting:
         path, value, depth = waiting.pop()
-        if isinstance(value, Mapping | list | tuple):
+        if isinstance(value, str):
+            if fault := _fault(value):
+                raise InputError(f"{path} {fault}: must be a text in UTF-8; correct it")
+        elif isinstance(value, Mapping | list | tuple):
             if depth > DEEPEST:
                 raise InputError(f"{path} is nested more than {DEEPEST} deep: must be flatter; correct it")
             entries = value.items() if isinstance(value, Mapping) else ((None, each) for each in value)
@@ -73,8 +76,6 @@ def check_values(raw: Mapping[str, Any]) -> None:
             raise InputError(f"{path} is {described(value)}: must be what a file can hold; {remedy}")
         elif isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise InputError(f"{path} is a whole number of {value.bit_length()} bits: must fit 64 bits; correct it")
-        elif isinstance(value, str) and (fault := _fault(value)):
-            raise InputError(f"{path} {fault}: must be a text in UTF-8; correct it")
 
 
 def _below(path: str, key: object) -> str:

@@ -36,7 +36,8 @@ class ConfigTable(BaseModel):
 
     def beyond(self, base: type[ConfigTable]) -> dict[str, Any]:
         """Return the values of the keys that `base` lacks: the arguments of a named function."""
-        return {key: getattr(self, key) for key in type(self).model_fields if key not in base.model_fields}
+        common = base.model_fields
+        return {key: getattr(self, key) for key in type(self).model_fields if key not in common}
 
 
 LONGEST = 120
@@ -94,6 +95,12 @@ def table_in(annotation: Any) -> type[ConfigTable] | None:
     return next((table for inner in get_args(annotation) if (table := table_in(inner))), None)
 
 
+@cache
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a function or class; it is read once, because a study asks at every point of its grid."""
+    return inspect.signature(function)
+
+
 def table_of(function: Callable[..., Any], skip: tuple[str, ...], base: type[T]) -> type[T]:
     """Return a table of a function's parameters, with their types and defaults, beside the keys of `base`."""
     table: type[T] = _table_of(function, skip, base)
@@ -149,7 +156,8 @@ def checked(model: type[T], raw: Mapping[str, Any], where: str, besides: Collect
         InputError: unknown keys (their nearest neighbours are named), wrong types, numbers out of range.
     """
     errors = list(_unknown_keys(model, raw, where, besides, of))
-    own = {key: value for key, value in raw.items() if key in model.model_fields and key not in besides}
+    keys = model.model_fields
+    own = {key: value for key, value in raw.items() if key in keys and key not in besides}
     try:
         # JSON mode is strict about numbers and texts, and turns a list into a tuple.
         table = model.model_validate_json(json.dumps(own, default=partial(_text, where)))
@@ -165,11 +173,12 @@ def checked(model: type[T], raw: Mapping[str, Any], where: str, besides: Collect
 def _unknown_keys(
     model: type[ConfigTable], raw: Mapping[str, Any], where: str, besides: Collection[str], of: str
 ) -> Iterator[InputError]:
-    # Keys of this table first, common keys last.
-    common = model.__base__.model_fields if model.__base__ and issubclass(model.__base__, ConfigTable) else {}
-    names = sorted(model.model_fields, key=lambda name: name in common)
+    keys = model.model_fields
     for key in raw:
-        if key not in model.model_fields and key not in besides:
+        if key not in keys and key not in besides:
+            # Keys of this table first, common keys last.
+            common = model.__base__.model_fields if model.__base__ and issubclass(model.__base__, ConfigTable) else {}
+            names = sorted(keys, key=lambda name: name in common)
             yield UnknownKeyError(where, key, [*names, *besides], of)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from inspect import signature
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
 from partitioning.common.paths import absolute, expanded
 from raysim.config import own
-from raysim.config.check import ConfigTable, checked, distinct, table_of
+from raysim.config.check import ConfigTable, checked, distinct, signature_of, table_of
 from raysim.models.build import MODELS, ModelBuilder, build
 from raysim.models.keys import WEIGHTS_SUFFIX, Init, Norm
 from raysim.models.options import OPTION_NAMES, ModelOptions
@@ -81,9 +80,9 @@ def model_of(raw: Mapping[str, Any]) -> ModelTable:
     found = own.resolve("model.name", name, MODELS)
     model = found if isinstance(found, ModelBuilder) else ModelBuilder(found)
     if ":" in name:
-        taken = {*dir(ModelTable), *ModelTable.model_fields, *signature(build).parameters}
+        taken = {*dir(ModelTable), *ModelTable.model_fields, *signature_of(build).parameters}
         own.check_model(name, model.build, model.parameters, taken)
-    given = tuple(key for key in signature(model.build).parameters if key not in model.parameters)
+    given = tuple(key for key in signature_of(model.build).parameters if key not in model.parameters)
     table = checked(table_of(model.build, given, ModelTable), raw, "model", of=f"model {name}")
     changes: dict[str, Any] = {} if table.norm is not None or model.norm is None else {"norm": model.norm}
     if table.weights is not None and table.weights.endswith(WEIGHTS_SUFFIX):

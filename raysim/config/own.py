@@ -20,7 +20,7 @@ from typing import Any
 
 from partitioning.common.paths import absolute
 from raysim.common.errors import InputError, unknown
-from raysim.config.check import ConfigTable, table_of
+from raysim.config.check import ConfigTable, signature_of, table_of
 from raysim.config.read import algorithm_tables, copied
 
 FORM = "def mine(participation, local, server=Assign(), *, own_key: float = 0.1) -> Algorithm"
@@ -166,7 +166,7 @@ def check_parameters(key: str, name: str, function: Callable[..., Any], wanted: 
 
 def check_rule(name: str, rule: Any) -> None:
     """Raise InputError if `rule` is no server rule: a class whose instances take the arguments of `Server`."""
-    taken = signature(rule.__call__).parameters if isinstance(rule, type) and callable(rule) else {}
+    taken = signature_of(rule.__call__).parameters if isinstance(rule, type) and callable(rule) else {}
     if [each for each in taken if each != "updates"] != ["self", "model", "mean", "total", "memory", "layout"]:
         raise InputError(
             f"server.rule = {name!r}: must be a class whose instances take (model, mean, total, memory, layout), as "
