@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
@@ -54,11 +55,15 @@ class Ending(Watcher):
         self._stop.asked |= not self._fails and round_number >= STOPPED_AFTER
 
 
-class Killing(Watcher):
-    """Watcher that kills its process after the first round that finds a checkpoint; one is there by the third round."""
+class Checkpointed(Watcher):
+    """Watcher that knows of the first checkpoint, which is there by the third round."""
 
     def __init__(self) -> None:
         self.written = Event()
+
+
+class Killing(Checkpointed):
+    """Watcher that kills its process after the first round that finds a checkpoint."""
 
     def round(self, round_number: int, metrics: dict[str, float]) -> None:
         if round_number >= FAILED_AFTER:
@@ -67,11 +72,25 @@ class Killing(Watcher):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Copying(Checkpointed):
+    """Watcher that copies its run's folder after the third round, as a kill would leave it then."""
+
+    def __init__(self, folder: Path, copy: Path) -> None:
+        super().__init__()
+        self._folder, self._copy = folder, copy
+
+    def round(self, round_number: int, metrics: dict[str, float]) -> None:
+        if round_number == FAILED_AFTER:
+            assert self.written.wait(ENDED_SECONDS)
+            with suppress(shutil.Error):  # the next checkpoint is on its way: its first name may go meanwhile
+                shutil.copytree(self._folder, self._copy)
+
+
 class Telling(RunLocation):
-    """Location that tells a `Killing` watcher of its first checkpoint."""
+    """Location that tells a `Checkpointed` watcher of its first checkpoint."""
 
     def after_checkpoint(self, watcher: Watcher) -> Callable[[], None]:
-        assert isinstance(watcher, Killing)
+        assert isinstance(watcher, Checkpointed)
         return watcher.written.set
 
 
@@ -117,6 +136,19 @@ def run_as(way: str, name: str, folder: Path, fleet: raysim.Actors | None = None
         config = {**config, "fleet": {**config.get("fleet", {}), "gpus_per_actor": gpus}}
     run_experiment(read_experiment(config), RunLocation(folder, str(folder)), options)
     return digests(folder)
+
+
+def resumed(name: str, folder: Path) -> list[str]:
+    """Return the difference between a configuration's run and the same run resumed.
+
+    The resumed run is a copy made amid the first one, or in half of the options a run that was asked to stop.
+    """
+    if name not in ENDED_BY_ERROR:
+        return differing({way: run_as(way, name, folder / way) for way in ("inline", "stopped")})
+    config, whole, copy = CONFIGURATIONS[name], folder / "inline", folder / "copy"
+    options = RunOptions(inline=True, watcher=Copying(whole, copy))
+    run_experiment(read_experiment(config), Telling(whole, str(whole)), options)
+    return differing({"inline": digests(whole), "copy": _resumed(copy, config["rounds"])})
 
 
 def differing(digests: Mapping[str, Mapping[str, str]], frozen: Mapping[str, str] = {}) -> list[str]:

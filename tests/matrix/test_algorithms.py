@@ -10,7 +10,7 @@ import pytest
 
 from tests.kit.runs import metrics
 from tests.matrix.configurations import BY_ALGORITHM
-from tests.matrix.executions import differing, run_as
+from tests.matrix.executions import resumed
 
 TUNED = " tuned"
 """End of the names of configurations with fine-tuned evaluation, on 10 training clients and 2 others."""
@@ -22,7 +22,7 @@ OTHERS = [name for name in BY_ALGORITHM if not name.endswith(TUNED) and name != 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in OTHERS)) for n in BY_ALGORITHM])
 def test_a_resumed_run_has_the_bytes_of_another(name: str, tmp_path: Path) -> None:
-    assert differing({way: run_as(way, name, tmp_path / way) for way in ("inline", "stopped")}) == []
+    assert resumed(name, tmp_path) == []
     if name.endswith(TUNED):
         algorithm = name.removesuffix(TUNED)
         assert_trained_and_learned(tmp_path / "inline" / algorithm, 1 if algorithm == "centralized" else 6)
