@@ -114,10 +114,10 @@ def experiment(name: str = "fedavg", tables: dict[str, Any] | None = None, **key
 def _tuned() -> dict[str, dict[str, Any]]:
     """Return each algorithm with batch norm, devices, held-out clients, tuned copies and uneven blocks."""
     tables = {
-        "partition": {"scheme": "dirichlet", "clients": 12, "label_alpha": 1.0, "test_clients": 2, "local_test": 0.25},
+        "partition": {"scheme": "dirichlet", "clients": 9, "label_alpha": 1.0, "test_clients": 2, "local_test": 0.25},
         "model": NORMED,
         "devices": {"compute": 500.0, "spread": 0.5, "down": 1e6, "up": 1e5, "latency": 0.05},
-        "fleet": {"block": 4},
+        "fleet": {"block": 3},
         "evaluate": {"every": 3, "finetune": {"epochs": 1, "part": "head"}},
     }
     return {f"{name} tuned": experiment(name, tables) for name in ALGORITHMS}

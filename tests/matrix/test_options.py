@@ -1,6 +1,7 @@
-"""Each option of the matrix, and each pair, in this process, ended between two rounds and resumed.
+"""Options of the matrix, alone and in pairs: each run, amid its rounds, is resumed to the same bytes.
 
-Slow are the pairs in which at most one option leaves a state in the checkpoint: its run alone resumes that.
+By default each option is resumed once, in a pair if one of the pairs below has it. Slow are the same option alone, and
+the pairs in which at most one option leaves a state in the checkpoint.
 """
 
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from tests.matrix.configurations import OPTIONS, PAIRS
 from tests.matrix.executions import resumed
 
-RESUMED = frozenset(
+PAIRED = frozenset(
     (
         "adaptive privacy and fedadam",
         "deadline and feedback",
@@ -41,13 +42,32 @@ RESUMED = frozenset(
         "gossip of received models",
         "directed gossip in batches",
         "gossip by the best",
+        "krum under attack",
+        "median under collusion",
+        "multi-krum and fedbn under collusion",
+        "geometric median and fedadam under collusion",
+        "fedbn by sign",
     )
 )
-"""Pairs that the default suite resumes: both options have a state in the checkpoint, or one waits on the other's."""
+"""Pairs that the default suite resumes: both have a state in the checkpoint, one waits on the other, or both are new."""
 
-OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in PAIRS if name not in RESUMED]
+IN_PAIRS = frozenset(
+    (
+        *("power-of-choice", "inactive", "poisson", "joins", "devices", "oort", "own selection", "over-selection"),
+        *("deadline", "stale", "absence", "attack", "little-is-enough", "median", "krum", "multi-krum"),
+        *("geometric-median", "top-k", "feedback", "random-k", "quantise", "sign", "downlink", "privacy"),
+        *("adaptive privacy", "twins", "dropout", "finetune", "by the best", "low-rank"),
+    )
+)
+"""Options that the default suite resumes as a part of a pair or, like fine-tuning, with every algorithm."""
+
+IN_OTHERS = frozenset(("vectorised", "fused", "augmented"))
+"""Options that come with user code, of which the default suite resumes a run: the same way of computing, or images."""
+
+BY_DEFAULT = (*(name for name in OPTIONS if name not in IN_PAIRS | IN_OTHERS), *sorted(PAIRED))
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in {**OPTIONS, **PAIRS} if name not in BY_DEFAULT]
 
 
-@pytest.mark.parametrize("name", [*OPTIONS, *sorted(RESUMED), *OTHERS])
+@pytest.mark.parametrize("name", [*BY_DEFAULT, *OTHERS])
 def test_a_resumed_run_has_the_bytes_of_another(name: str, tmp_path: Path) -> None:
     assert resumed(name, tmp_path) == []

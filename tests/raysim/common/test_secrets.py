@@ -1,13 +1,14 @@
 """Passwords in URIs: none in any file of a run, nor on the terminal; the environment has them on resume."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from partitioning.cli.exit_status import run_command
 from partitioning.common.text import printable
 from partitioning.common.uris import masked, masked_value
+from raysim.cli.commands import cli
 from raysim.common.errors import InputError
 from raysim.common.secrets import PASSWORD, TRACKING_URI, USER, tracking_uri, without_secrets
 from raysim.config.tables import watch_of
@@ -118,7 +119,9 @@ def test_a_password_that_nobody_knows_is_asked_for(variables: dict[str, str], mo
 
 
 @pytest.mark.parametrize("key", ["project", "mlflow_uri"])
-def test_no_file_of_a_run_has_the_password(key: str, tmp_path: Path) -> None:
+def test_no_file_of_a_run_has_the_password(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     """Nothing answers at the server, so the loggers' errors are told as well."""
     loggers = '["own:Logger"]' if key == "project" else '["own:Logger", "mlflow"]'
     if key == "mlflow_uri":
@@ -135,14 +138,17 @@ def test_no_file_of_a_run_has_the_password(key: str, tmp_path: Path) -> None:
     settings = {"watch.loggers": loggers, f"watch.{key}": uri, "rounds": "1", "partition.clients": "3"}
     (tmp_path / "one.toml").write_text('[data]\ndataset = "digits"\n[algorithm]\nname = "fedavg"\n')
     given = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    command = [sys.executable, "-m", "raysim", "run", "one.toml", "--inline", "--out", "run", *given]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as done:
+        run_command(cli, "raysim", ["run", "one.toml", "--inline", "--out", "run", *given])
+    sys.modules.pop("own")
+    told = capfdbinary.readouterr()
+    assert not done.value.code, told.err
     written = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
-    texts = {str(path): path.read_bytes() for path in written} | {"stdout": done.stdout, "stderr": done.stderr}
+    texts = {str(path): path.read_bytes() for path in written} | {"stdout": told.out, "stderr": told.err}
     assert not [name for name, text in texts.items() if b"hunter2" in text or b"swordfish" in text]
     assert b"http://me:***@127.0.0.1:9/mlflow?token=***" in texts[str(tmp_path / "run" / "config.toml")]
-    assert b"no answer from http://me:***@" in done.stderr
+    assert b"no answer from http://me:***@" in told.err
 
 
 def test_a_job_has_no_password(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """The reproductions that come with raysim: they are what they say, reduced and full."""
 
 import json
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,8 +23,7 @@ SOME = list(reproductions())
 @pytest.mark.parametrize("name", SOME)
 def test_claims_are_of_what_is_run(name: str) -> None:
     reproduction = read_reproduction(name)
-    full = Study.of(reproduction.study(full=True))
-    reduced = Study.of(reproduction.study(full=False))
+    full, reduced = (checked(reproduction.study(full=is_full)) for is_full in (True, False))
     datasets, algorithms = {each.name for each in full.datasets}, set(full.names)
     for claim in reproduction.claims:
         named = {claim.dataset, claim.minus_dataset, claim.than_dataset} - {None}
@@ -30,6 +32,19 @@ def test_claims_are_of_what_is_run(name: str) -> None:
     assert {each.name for each in reduced.datasets} <= datasets and set(reduced.names) <= algorithms
     says = [claim.says for claim in reproduction.claims]
     assert len(set(says)) == len(says)
+
+
+def checked(raw: Mapping[str, Any]) -> Study:
+    """Check every data set at the first point of each grid, and every point on the first data set."""
+    asked = raw["study"]
+    if "grid" in asked:
+        Study.of({**raw, "study": {**asked, "datasets": dict(list(asked["datasets"].items())[:1])}})
+        asked = {**asked, "grid": first_point(asked["grid"])}
+    return Study.of({**raw, "study": asked})
+
+
+def first_point(grid: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: first_point(each) if isinstance(each, Mapping) else each[:1] for key, each in grid.items()}
 
 
 Reproduced = tuple[Path, tuple[JudgedClaim, ...]]
@@ -56,15 +71,6 @@ def test_a_reproduction_leaves_its_claims(reproduced: Reproduced) -> None:
     assert "`rounds` 2 (paper: 100)" in page
 
 
-def test_a_reproduction_comes_again_to_the_byte(reproduced: Reproduced, tmp_path: Path) -> None:
-    """A record has a digest that a second run, in another folder, comes to; other rounds do not."""
-    folders = [reproduced[0]]
-    for name, changes in (("again", CHANGES), ("other", [*CHANGES, "rounds=3"])):
-        folders.append(reproduce(_small(tmp_path), tmp_path / name, changes=changes, inline=True)[0])
-    one, again, other = (json.loads((folder / "claims.json").read_text())["sha256"] for folder in folders)
-    assert one == again != other
-
-
 class Interrupting(Board):
     """Ctrl-C after the first trial."""
 
@@ -72,14 +78,20 @@ class Interrupting(Board):
         raise KeyboardInterrupt
 
 
-def test_what_was_interrupted_says_how_to_go_on_with_its_claims(tmp_path: Path) -> None:
-    again = f"stopped; continue with: raysim reproduce {_small(tmp_path)} --set rounds=3 --out {tmp_path / 'run'}"
+@pytest.mark.parametrize(("changes", "same"), [(CHANGES, True), ([*CHANGES, "rounds=1"], False)])
+def test_what_was_interrupted_goes_on_and_comes_to_the_same_digest(
+    changes: list[str], same: bool, reproduced: Reproduced, tmp_path: Path
+) -> None:
+    """The digest of the record is that of a run in another folder; other rounds have another one."""
+    given = [word for change in changes for word in ("--set", change)]
+    again = shlex.join(["raysim", "reproduce", _small(tmp_path), *given, "--out", str(tmp_path / "run")])
     with pytest.raises(StoppedError) as stopped:
-        reproduce(_small(tmp_path), tmp_path / "run", changes=["rounds=3"], inline=True, watcher=Interrupting())
-    assert str(stopped.value) == again
+        reproduce(_small(tmp_path), tmp_path / "run", changes=changes, inline=True, watcher=Interrupting())
+    assert str(stopped.value) == f"stopped; continue with: {again}"
     assert not (tmp_path / "run" / "claims.json").exists()
-    reproduce(_small(tmp_path), tmp_path / "run", changes=["rounds=3"], inline=True)
-    assert (tmp_path / "run" / "claims.json").exists()
+    reproduce(_small(tmp_path), tmp_path / "run", changes=changes, inline=True)
+    one, other = (json.loads((each / "claims.json").read_text())["sha256"] for each in (reproduced[0], tmp_path / "run"))
+    assert (one == other) == same
 
 
 def test_one_that_reduces_nothing_is_not_begun_by_chance(tmp_path: Path) -> None:

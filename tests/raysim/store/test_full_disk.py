@@ -17,6 +17,7 @@ import pytest
 from partitioning.cli.commands import main as partitioning_main
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
+from tests.kit.runs import quick_run
 
 Disk = Callable[[int], Path]
 Command = Callable[..., str]
@@ -137,13 +138,9 @@ def test_a_cache_that_does_not_fit(disk: Disk, fails: Command, tmp_path: Path, m
 
 
 def test_exports_reports_and_pictures_that_do_not_fit(
-    disk: Disk, fails: Command, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    disk: Disk, fails: Command, table: Path, tmp_path: Path
 ) -> None:
-    file = experiment(tmp_path, table)
-    with pytest.raises(SystemExit) as done:
-        run_command(cli, "raysim", ["run", str(file), "--inline", "--out", str(tmp_path / "run")])
-    assert done.value.code == 0
-    capsys.readouterr()
+    quick_run(experiment(tmp_path, table), tmp_path / "run", inline=True)
     small, population = disk(4), tmp_path / "run" / "population"
     (small / "report.html").write_text("the one before")
     assert "report.html" in fails("raysim", "report", tmp_path / "run", "--out", small / "report.html")

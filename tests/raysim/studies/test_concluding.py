@@ -27,7 +27,7 @@ EXPERIMENT: dict[str, Any] = {
     "evaluate": {"every": 1, "metrics": ["accuracy", "loss"]},
 }
 ALGORITHMS = ("fedavg", "radfed")
-FILES = ("summary.parquet", "table.md", "table.tex", "report.html")
+FILES = ("summary.parquet", "table.md", "table.tex", "curves-digits.pdf", "curves-digits.svg", "report.html")
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_the_report_command_writes_a_study_again_to_the_same_bytes(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = {name: (study / name).read_bytes() for name in FILES}
-    for name in FILES[:3]:
+    for name in FILES[:-1]:
         (study / name).unlink()
     with pytest.raises(SystemExit) as done:
         run_command(cli, "raysim", ["report", str(study), "--out", str(tmp_path / "page.html")])
@@ -195,6 +195,4 @@ def test_what_is_no_study_is_refused_in_a_line(tmp_path: Path, spoil: Any, said:
 def test_the_curves_of_each_data_set_are_files_for_a_paper(study: Path) -> None:
     svg = (study / "curves-digits.svg").read_text(encoding="utf-8")
     assert svg.startswith("<svg") and "fill-opacity" in svg and "radfed" in svg
-    assert (pdf := (study / "curves-digits.pdf").read_bytes()).startswith(b"%PDF-")
-    conclude(study)
-    assert (study / "curves-digits.pdf").read_bytes() == pdf
+    assert (study / "curves-digits.pdf").read_bytes().startswith(b"%PDF-")
