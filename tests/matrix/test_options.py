@@ -13,58 +13,32 @@ from tests.matrix.executions import resumed
 
 PAIRED = frozenset(
     (
-        "adaptive privacy and fedadam",
-        "deadline and feedback",
-        "stale ditto",
-        "oort with stale updates",
-        "stale fedbn of vanishing clients",
-        "over-selection of vanishing clients",
-        "radfed drops",
-        "radfed compressed",
-        "radfed of vanishing clients",
-        "radfed by an own selection",
-        "radfedi inactive",
-        "low-rank radfed",
-        "twins of radfed",
-        "feedback and downlink",
-        "fedadam with two stages down",
-        "candidates and fedbn",
-        "fedasync of vanishing clients",
-        "fedasync compressed",
-        "fedbuff of vanishing clients",
-        "fedbs compressed",
-        "scaffold compressed",
-        "fedmmb with dropout",
-        "edges with devices",
-        "edges and fedbn",
-        "edges compressed",
-        "levels compressed",
-        "gossip of received models",
-        "directed gossip in batches",
-        "gossip by the best",
-        "krum under attack",
-        "median under collusion",
-        "multi-krum and fedbn under collusion",
-        "geometric median and fedadam under collusion",
-        "fedbn by sign",
+        *("adaptive privacy and fedadam", "deadline and feedback", "stale ditto", "oort with stale updates"),
+        *("stale fedbn of vanishing clients", "over-selection of vanishing clients", "radfed drops"),
+        *("radfed compressed", "radfed of vanishing clients", "radfed by an own selection", "radfedi inactive"),
+        *("low-rank radfed", "twins of radfed", "feedback and downlink", "fedadam with two stages down"),
+        *("candidates and fedbn", "fedasync of vanishing clients", "fedasync compressed"),
+        *("fedbuff of vanishing clients", "fedbs compressed", "scaffold compressed", "fedmmb with dropout"),
+        *("edges with devices", "edges and fedbn", "edges compressed", "levels compressed"),
+        *("gossip of received models", "directed gossip in batches", "gossip by the best", "krum under attack"),
+        *("median under collusion", "multi-krum and fedbn under collusion"),
+        *("geometric median and fedadam under collusion", "fedbn by sign"),
     )
 )
 """Pairs that the default suite resumes: both have a state in the checkpoint, one waits on the other, or both are new."""
 
-IN_PAIRS = frozenset(
+WITHIN = frozenset(
     (
         *("power-of-choice", "inactive", "poisson", "joins", "devices", "oort", "own selection", "over-selection"),
         *("deadline", "stale", "absence", "attack", "little-is-enough", "median", "krum", "multi-krum"),
         *("geometric-median", "top-k", "feedback", "random-k", "quantise", "sign", "downlink", "privacy"),
         *("adaptive privacy", "twins", "dropout", "finetune", "by the best", "low-rank"),
+        *("vectorised", "fused", "augmented"),
     )
 )
-"""Options that the default suite resumes as a part of a pair or, like fine-tuning, with every algorithm."""
+"""Options that the default suite resumes within another run: a pair's, one with user code, or a tuned algorithm's."""
 
-IN_OTHERS = frozenset(("vectorised", "fused", "augmented"))
-"""Options that come with user code, of which the default suite resumes a run: the same way of computing, or images."""
-
-BY_DEFAULT = (*(name for name in OPTIONS if name not in IN_PAIRS | IN_OTHERS), *sorted(PAIRED))
+BY_DEFAULT = (*(name for name in OPTIONS if name not in WITHIN), *sorted(PAIRED))
 OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in {**OPTIONS, **PAIRS} if name not in BY_DEFAULT]
 
 

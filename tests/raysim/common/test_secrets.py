@@ -28,10 +28,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     ("text", "shown"),
     [
         (URI, HIDDEN),
-        (
-            "see 'http://u:p@ss:w@h:5000' and s3://key:secret+/bucket",
-            "see 'http://u:***@h:5000' and s3://***/bucket",
-        ),
+        ("see 'http://u:p@ss:w@h:5000' and s3://key:secret+/bucket", "see 'http://u:***@h:5000' and s3://***/bucket"),
         ("s3://AKIA:se+cret@bucket/a?region=eu", "s3://AKIA:***@bucket/a?region=eu"),
         ("https://ghp_token@host/x", "https://***@host/x"),
         ("http://h/x?user=me&access_token=abc&n=1", "http://h/x?user=me&access_token=***&n=1"),
@@ -94,10 +91,7 @@ def test_a_written_configuration_has_no_password() -> None:
 
 @pytest.mark.parametrize(
     ("variables", "uri"),
-    [
-        ({TRACKING_URI: URI}, URI),
-        ({USER: "me", PASSWORD: "hunter2"}, "https://tracking.example/mlflow"),
-    ],
+    [({TRACKING_URI: URI}, URI), ({USER: "me", PASSWORD: "hunter2"}, "https://tracking.example/mlflow")],
 )
 def test_the_environment_has_the_password_on_resume(
     variables: dict[str, str], uri: str, monkeypatch: pytest.MonkeyPatch

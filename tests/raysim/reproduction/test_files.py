@@ -90,7 +90,8 @@ def test_what_was_interrupted_goes_on_and_comes_to_the_same_digest(
     assert str(stopped.value) == f"stopped; continue with: {again}"
     assert not (tmp_path / "run" / "claims.json").exists()
     reproduce(_small(tmp_path), tmp_path / "run", changes=changes, inline=True)
-    one, other = (json.loads((each / "claims.json").read_text())["sha256"] for each in (reproduced[0], tmp_path / "run"))
+    records = ((folder / "claims.json").read_text() for folder in (reproduced[0], tmp_path / "run"))
+    one, other = (json.loads(record)["sha256"] for record in records)
     assert (one == other) == same
 
 

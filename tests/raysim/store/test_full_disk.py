@@ -137,9 +137,7 @@ def test_a_cache_that_does_not_fit(disk: Disk, fails: Command, tmp_path: Path, m
     assert f"{small}/cache/decoded/" in told and list(small.iterdir()) == []
 
 
-def test_exports_reports_and_pictures_that_do_not_fit(
-    disk: Disk, fails: Command, table: Path, tmp_path: Path
-) -> None:
+def test_exports_reports_and_pictures_that_do_not_fit(disk: Disk, fails: Command, table: Path, tmp_path: Path) -> None:
     quick_run(experiment(tmp_path, table), tmp_path / "run", inline=True)
     small, population = disk(4), tmp_path / "run" / "population"
     (small / "report.html").write_text("the one before")

@@ -48,8 +48,7 @@ def test_a_run_leaves_at_its_uri_what_it_leaves_in_a_folder(far: Path, whole: Pa
 
 
 @pytest.mark.parametrize(
-    "error",
-    [pytest.param(None, id="stopped"), pytest.param(ZeroDivisionError, id="failed", marks=pytest.mark.slow)],
+    "error", [pytest.param(None, id="stopped"), pytest.param(ZeroDivisionError, id="failed", marks=pytest.mark.slow)]
 )
 def test_a_run_goes_on_from_its_uri(far: Path, whole: Path, cache: Path, error: type[Exception] | None) -> None:
     watcher = Ends(far, 3, error)

@@ -46,10 +46,7 @@ CHOSEN: dict[str, Any] = {
     **SMALL,
     "rounds": 12,
     "local": {"batch_size": 20, "lr": 1.0},
-    "algorithm": [
-        {"name": "fedbn", "cohort": 2},
-        {"name": "fedasync", "cohort": 2, "max_staleness": 3},
-    ],
+    "algorithm": [{"name": "fedbn", "cohort": 2}, {"name": "fedasync", "cohort": 2, "max_staleness": 3}],
     "evaluate": {
         "every": 1,
         "metrics": ["accuracy"],

@@ -84,10 +84,7 @@ def test_the_search_does_not_see_the_test_parts_of_clients_made_earlier(
 @pytest.mark.parametrize(
     ("study", "message"),
     [
-        (
-            {"tune": {}},
-            "'validation_accuracy'.* or for methods with personal models study.tune.local_validation",
-        ),
+        ({"tune": {}}, "'validation_accuracy'.* or for methods with personal models study.tune.local_validation"),
         (
             {"tune": {}, "select_by": "local_accuracy"},
             r"test data must not decide; set study.tune.local_validation = 0.2",
