@@ -25,7 +25,7 @@ PAIRED = frozenset(
         *("geometric median and fedadam under collusion", "fedbn by sign"),
     )
 )
-"""Pairs that the default suite resumes: both have a state in the checkpoint, one waits on the other, or both are new."""
+"""Pairs that the default suite resumes: both have a state in the checkpoint, or they stand for their options alone."""
 
 WITHIN = frozenset(
     (
