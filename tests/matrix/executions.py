@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
@@ -82,8 +82,7 @@ class Copying(Checkpointed):
     def round(self, round_number: int, metrics: dict[str, float]) -> None:
         if round_number == FAILED_AFTER:
             assert self.written.wait(ENDED_SECONDS)
-            with suppress(shutil.Error):  # the next checkpoint is on its way: its first name may go meanwhile
-                shutil.copytree(self._folder, self._copy)
+            shutil.copytree(self._folder, self._copy)
 
 
 class Telling(RunLocation):
@@ -146,7 +145,7 @@ def resumed(name: str, folder: Path) -> list[str]:
     if name not in ENDED_BY_ERROR:
         return differing({way: run_as(way, name, folder / way) for way in ("inline", "stopped")})
     config, whole, copy = CONFIGURATIONS[name], folder / "inline", folder / "copy"
-    # The first checkpoint is that of the third round, where most options have a state.
+    # The only checkpoint until then is that of the third round, where most options have a state.
     config = {**config, "checkpoint": {"every": FAILED_AFTER // config["algorithm"].get("aggregate_every", 1)}}
     options = RunOptions(inline=True, watcher=Copying(whole, copy))
     run_experiment(read_experiment(config), Telling(whole, str(whole)), options)
