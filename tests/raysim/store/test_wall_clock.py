@@ -88,8 +88,7 @@ def test_a_resume_is_a_command_of_its_own(run: raysim.Run) -> None:
 
 def test_a_damaged_file_costs_only_the_times(run: raysim.Run) -> None:
     (run.folder / WALL_CLOCK).write_text("null")
-    with _counted("resume", run.folder, RunOptions()):
-        pass
+    raysim.resume(run.folder, inline=True)
     (only,) = read_commands(run.folder)
     assert only.command == "resume"
 
