@@ -1,7 +1,7 @@
 """Options of the matrix, alone and in pairs: each run, amid its rounds, is resumed to the same bytes.
 
-By default each option is resumed once, in a pair if one of the pairs below has it. Slow are the same option alone, and
-the pairs in which at most one option leaves a state in the checkpoint.
+By default each option is resumed once, in a pair if one of the pairs below has it. Slow are the same option alone, the
+pairs in which at most one option leaves a state in the checkpoint, and options without a state or draws of their own.
 """
 
 from pathlib import Path
@@ -38,7 +38,10 @@ WITHIN = frozenset(
 )
 """Options that the default suite resumes within another run: a pair's, one with user code, or a tuned algorithm's."""
 
-BY_DEFAULT = (*(name for name in OPTIONS if name not in WITHIN), *sorted(PAIRED))
+PLAIN = frozenset(("label-flip", "inner-product", "trimmed-mean", "momentum", "adam", "one logit", "real table"))
+"""Options without a state or draws of their own: a resume has nothing of them to lose."""
+
+BY_DEFAULT = (*(name for name in OPTIONS if name not in WITHIN | PLAIN), *sorted(PAIRED))
 OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in {**OPTIONS, **PAIRS} if name not in BY_DEFAULT]
 
 
