@@ -373,5 +373,5 @@ def _server(common: dict[str, Any], special: dict[str, Any], default: Any) -> Se
 
 def _keys_of(aggregate: Any) -> list[str]:
     """Return the keys of a rule of aggregation; none of an unknown one."""
-    is_rule = isinstance(aggregate, str) and aggregate in AGGREGATES
-    return list(signature_of(AGGREGATES[aggregate]).parameters) if is_rule else []
+    rule: Callable[..., Any] | None = AGGREGATES.get(aggregate) if isinstance(aggregate, str) else None
+    return [] if rule is None else list(signature_of(rule).parameters)
