@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,11 +14,25 @@ from rich.console import Console
 from rich.progress import track
 
 import raysim
+from raysim.config.tables import FleetTable
+from raysim.fleet.ray_runtime import running
+from tests.kit.ray import await_actors
 from tests.matrix.configurations import CONFIGURATIONS
-from tests.matrix.executions import differing, fleets, run_as
+from tests.matrix.executions import differing, run_as
 
 PART = 0.25
 """Part of a GPU of each actor: one and two of them run at once."""
+
+
+@contextmanager
+def fleets(gpus: float = 0) -> Iterator[dict[str, raysim.Actors]]:
+    """Run a Ray whose one and two actors have started, each with this part of a GPU, by the way of running on them."""
+    with running(3, None), raysim.Actors(1) as one, raysim.Actors(2) as two:
+        found = {"one actor": one, "two actors": two}
+        for actors in found.values():
+            with actors.place(FleetTable(gpus_per_actor=gpus)) as place:
+                await_actors(place.pool)
+        yield found
 
 
 @click.command()

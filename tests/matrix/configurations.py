@@ -326,21 +326,16 @@ ON_TWO_ACTORS = (
     "fedavg",
     "fedbn tuned",
     "radfed tuned",
-    "radfedi inactive",
     "scaffold",
     "fedtan",
     "centralized",
-    "one logit",
-    "real table",
     "hierfavg tuned",
     "ifca by an own rule",
     "ordered lanes",
     "dpsgd tuned",
     "fedasync of vanishing clients",
-    "fedbuff with devices",
     "candidates and fedbn",
     "stale ditto",
-    "krum under attack",
     "adaptive privacy",
     "feedback and downlink",
     "measures",
@@ -350,9 +345,6 @@ ON_TWO_ACTORS = (
     "own augmentation",
 )
 """Configurations on two actors in the default suite: each way in which the driver and actors share the work."""
-
-ON_ONE_ACTOR = ("fedbn tuned", "radfed tuned", "hierfavg tuned", "dpsgd tuned", "fedbuff with devices")
-"""Configurations that run on one actor too: each place where models and states stay between calls."""
 
 KILLED = ("edges compressed", "fedbn tuned", "redrawn gossip", "fedbuff at night", "feedback and downlink")
 """Configurations that are killed in the default suite: with personal state, updates under way, and options' memory."""

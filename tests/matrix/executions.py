@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,15 +19,12 @@ from safetensors.numpy import load_file
 import raysim
 from algorithms.names import ALGORITHMS
 from raysim.common.errors import StoppedError
-from raysim.config.tables import FleetTable
-from raysim.fleet.ray_runtime import running
 from raysim.simulation.api import read_experiment, resume_experiment, run_experiment
 from raysim.simulation.options import RunOptions
 from raysim.simulation.stop import Stop
 from raysim.store.location import RunLocation
 from raysim.store.summary import read_summary
 from raysim.watching.progress import Watcher
-from tests.kit.ray import await_actors
 from tests.matrix.configurations import CONFIGURATIONS, ENDED_BY_ERROR
 
 UNLIKE = ("algorithm", "seconds", "machine_traffic")
@@ -103,26 +99,15 @@ class Resumed(Watcher):
         self.notices.append(text)
 
 
-@contextmanager
-def fleets(gpus: float = 0) -> Iterator[dict[str, raysim.Actors]]:
-    """Run a Ray whose one and two actors have started, each with this part of a GPU, by the way of running on them."""
-    with running(3, None), raysim.Actors(1) as one, raysim.Actors(2) as two:
-        found = {"one actor": one, "two actors": two}
-        for actors in found.values():
-            with actors.place(FleetTable(gpus_per_actor=gpus)) as place:
-                await_actors(place.pool)
-        yield found
-
-
 def run_as(way: str, name: str, folder: Path, fleet: raysim.Actors | None = None, gpus: float = 0) -> dict[str, str]:
     """Run a configuration without its report; return its digests.
 
     Args:
         way: "inline"; "stopped", which is inline as well, ended between two rounds and resumed; "killed", in a process
-            of its own that is killed after a checkpoint, and resumed in this one; or one of `fleets`.
+            of its own that is killed after a checkpoint, and resumed in this one; or any other name, on actors.
         name: of the configuration.
         folder: new folder of the run.
-        fleet: the actors, of one of `fleets`.
+        fleet: the actors.
         gpus: part of a GPU that each of them has.
     """
     if way == "stopped":

@@ -1,23 +1,23 @@
-"""The matrix on one and on two actors: a part by default, the rest marked slow, for it takes minutes together."""
+"""The matrix on actors: a part of it on two by default; the rest is marked slow, for it takes minutes together."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.kit.ray import SharedRay
-from tests.matrix.configurations import CONFIGURATIONS, ON_ONE_ACTOR, ON_TWO_ACTORS
+from tests.matrix.configurations import CONFIGURATIONS, ON_TWO_ACTORS
 from tests.matrix.executions import differing, run_as
 
-BY_DEFAULT = {name: (1, 2) if name in ON_ONE_ACTOR else (2,) for name in ON_TWO_ACTORS}
-OTHERS = {name: [number for number in (1, 2) if number not in BY_DEFAULT.get(name, ())] for name in CONFIGURATIONS}
+BY_DEFAULT = dict.fromkeys(ON_TWO_ACTORS, (2,))
+OTHERS = {name: (1,) if name in BY_DEFAULT else (1, 2) for name in CONFIGURATIONS}
 
 
 @pytest.mark.parametrize(
     ("name", "numbers"),
-    [*BY_DEFAULT.items(), *[pytest.param(*each, marks=pytest.mark.slow) for each in OTHERS.items() if each[1]]],
+    [*BY_DEFAULT.items(), *[pytest.param(*each, marks=pytest.mark.slow) for each in OTHERS.items()]],
 )
 def test_actors_give_the_bytes_of_one_process(
-    name: str, numbers: list[int], shared_ray: SharedRay, tmp_path: Path
+    name: str, numbers: tuple[int, ...], shared_ray: SharedRay, tmp_path: Path
 ) -> None:
     found = {"inline": run_as("inline", name, tmp_path / "inline")}
     for number in numbers:
