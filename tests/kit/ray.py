@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from typing import Any
 
+import pytest
 import ray
 from ray.cluster_utils import Cluster
 
@@ -15,7 +16,7 @@ from raysim.config.tables import FleetTable
 from raysim.fleet.calls import START_SECONDS, fetch_results
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.pool import ActorPool
-from raysim.fleet.ray_runtime import lean, patient, running
+from raysim.fleet.ray_runtime import environment, lean, patient, running
 from raysim.fleet.traffic import Traffic
 
 CPUS = 8
@@ -36,6 +37,17 @@ def moved_since(before: Traffic, now: Traffic) -> Traffic:
     return Traffic(*(getattr(now, each.name) - getattr(before, each.name) for each in fields(Traffic)))
 
 
+@contextmanager
+def slight() -> Iterator[None]:
+    """Make a Ray that starts in the context leave out what no test needs: it takes seconds of a core.
+
+    These are a worker per CPU before an actor wants one, and the agent of each node that answers Prometheus.
+    """
+    with environment({"RAY_prestart_worker_first_driver": "0"}), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray._private.utils, "get_dashboard_dependency_error", lambda: ImportError("left out"))
+        yield
+
+
 class SharedRay:
     """One Ray of this process and its client actors, started when a test asks for them.
 
@@ -50,7 +62,8 @@ class SharedRay:
         """Start Ray unless it runs."""
         if not ray.is_initialized():
             self.end()
-            self._ends.enter_context(running(CPUS, None))
+            with slight():
+                self._ends.enter_context(running(CPUS, None))
 
     def actors(self, number: int) -> raysim.Actors:
         """Return client actors that have started, so that the driver trains nothing itself."""
@@ -92,7 +105,7 @@ def nodes(*each: Mapping[str, Any], connected: bool = True, noticed: bool = Fals
         noticed: whether a dead node is noticed soon.
     """
     head = {"num_cpus": 0, "include_dashboard": False, **({"_system_config": NOTICED} if noticed else {})}
-    with sockets_collected(), patient(90), lean():
+    with sockets_collected(), patient(90), lean(), slight():
         cluster = Cluster(True, head_node_args=head)
         if connected:  # before there are other nodes, because older versions of Ray connect to any on this machine
             ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")

@@ -19,6 +19,7 @@ from raysim.fleet.pool import ActorPool
 from raysim.fleet.ray_runtime import lean
 from raysim.fleet.resources import ActorDemand, ActorResources
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from tests.kit.ray import slight
 
 pytestmark = pytest.mark.usefixtures("own_ray")
 
@@ -28,8 +29,8 @@ GB = 10**9
 class MeasuredPool(ActorPool):
     """Actors on CPUs, and GPUs of 8 GB of which an actor is said to take 1.5 GB: three share one."""
 
-    def __init__(self, actors: int | None) -> None:
-        super().__init__(ActorDemand(actors, ActorResources(gpus=1), by_memory=True), None)
+    def __init__(self) -> None:
+        super().__init__(ActorDemand(None, ActorResources(gpus=1), by_memory=True), None)
         self.device, self.driver_may_help = "cpu", True
 
     def _measured(self, plans: Mapping[str, WorkerPlan]) -> tuple[int, int]:
@@ -39,8 +40,8 @@ class MeasuredPool(ActorPool):
 class Measured(ClientActors):
     """A place with such actors."""
 
-    def __init__(self, actors: int | None) -> None:
-        super().__init__(actors, pool=MeasuredPool(actors))
+    def __init__(self) -> None:
+        super().__init__(None, pool=MeasuredPool())
 
     def __exit__(self, *_: object) -> None:
         self.pool.end()
@@ -57,17 +58,10 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> WorkerPlan:
 @pytest.fixture(scope="module")
 def two_gpus() -> Iterator[None]:
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
-    with lean():
+    with lean(), slight():
         ray.init(address="local", num_cpus=3, num_gpus=2, **quiet)  # type: ignore[arg-type]
     yield
     ray.shutdown()
-
-
-@pytest.fixture(scope="module")
-def inline(plan: WorkerPlan) -> bytes:
-    """Return the model of two rounds in this process."""
-    with InlineWorkplace() as place:
-        return two_rounds(place, plan)
 
 
 def two_rounds(place: InlineWorkplace | Measured, plan: WorkerPlan) -> bytes:
@@ -78,35 +72,21 @@ def two_rounds(place: InlineWorkplace | Measured, plan: WorkerPlan) -> bytes:
         return state.model.floats.tobytes()
 
 
-@pytest.mark.parametrize(("actors", "workers", "each"), [(None, 3, 0.5), (1, 1, 1.0), (3, 3, 0.5)])
 def test_actors_start_when_their_part_is_known(
-    two_gpus: None,
-    plan: WorkerPlan,
-    inline: bytes,
-    actors: int | None,
-    workers: int,
-    each: float,
-    caplog: pytest.LogCaptureFixture,
+    two_gpus: None, plan: WorkerPlan, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO), Measured(actors) as place:
-        place.fit({"fedavg": plan}, 1)
-        assert (place.workers, place.pool.demand.each.gpus, len(place.pool.handles())) == (workers, each, workers)
-        assert two_rounds(place, plan) == inline
-    assert f"a GPU holds 3 actors; {workers} of {each:g} GPU each" in caplog.text
-
-
-def test_no_actor_starts_that_would_have_no_block(two_gpus: None, plan: WorkerPlan) -> None:
-    with Measured(None) as place:
+    with caplog.at_level(logging.INFO), Measured() as place:
         place.fit({"fedavg": plan, "whole": replace(plan, block=8)}, 1)
-        assert place.workers == 3
-    with Measured(None) as place:
-        place.fit({"whole": replace(plan, block=8)}, 1)
-        assert (place.workers, place.pool.demand.each.gpus) == (1, 1.0)
+        assert (place.workers, place.pool.demand.each.gpus, len(place.pool.handles())) == (3, 0.5, 3)
+        found = two_rounds(place, plan)
+    with InlineWorkplace() as here:
+        assert two_rounds(here, plan) == found
+    assert "a GPU holds 3 actors; 3 of 0.5 GPU each" in caplog.text
 
 
 def test_a_gpu_without_a_block_is_told_once(two_gpus: None, plan: WorkerPlan) -> None:
     told: list[str] = []
-    with Measured(None) as place:
+    with Measured() as place:
         place.device = "cuda"
         place.fit({"whole": replace(plan, block=8)}, 1)
         for _ in range(2):
@@ -125,11 +105,6 @@ def test_an_actor_of_several_gpus_leaves_none_without_a_block(two_gpus: None, pl
     assert (place.device, told) == ("cuda", [])
 
 
-def test_more_actors_than_fit_are_refused(two_gpus: None, plan: WorkerPlan) -> None:
-    with pytest.raises(InputError, match=r"fleet.actors = 7: must be at most 6"), Measured(7) as place:
-        place.fit({"fedavg": plan}, 1)
-
-
 def test_fractions_that_would_wait_in_silence_are_refused(two_gpus: None) -> None:
     message = (
         r"fleet.actors = 3 of 1 CPU and 0.6 GPU each: must fit Ray's nodes, which hold 2 and are 1 x \(3 CPU, 2 GPU\); "
@@ -139,6 +114,7 @@ def test_fractions_that_would_wait_in_silence_are_refused(two_gpus: None) -> Non
         place.pool.handles()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 def test_a_gpu_that_torch_does_not_see_is_refused_by_the_probe(two_gpus: None, plan: WorkerPlan) -> None:
     with (

@@ -20,9 +20,11 @@ from raysim.fleet.gpu_sharing import (
     largest_block,
     measured,
     rehearse,
+    shared_gpus,
     sharers,
 )
-from raysim.fleet.resources import capacity
+from raysim.fleet.machine import fingerprint
+from raysim.fleet.resources import ActorDemand, ActorResources, capacity
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from tests.kit.federation import named
 
@@ -79,6 +81,25 @@ def test_more_actors_than_the_gpus_hold_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("actors", "blocks", "expected"), [(None, 4, (3, 0.5)), (1, 4, (1, 1.0)), (3, 4, (3, 0.5)), (None, 1, (1, 1.0))]
+)
+def test_actors_share_gpus_as_far_as_cpus_and_blocks_go(
+    actors: int | None, blocks: int, expected: tuple[int, float]
+) -> None:
+    """Two GPUs of 8 GB for three actors each, beside three CPUs."""
+    node = {"NodeID": "a", "Resources": {"CPU": 3.0, "GPU": 2.0}, "Labels": {}}
+    demand = ActorDemand(actors, ActorResources(gpus=1), by_memory=True)
+    shared = shared_gpus(demand, 3 * GB // 2, 8 * GB, [node], blocks)
+    assert (shared.number, shared.each.gpus) == expected
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_a_gpu_that_torch_does_not_see_is_refused() -> None:
+    with pytest.raises(InputError, match=r"torch sees no GPU .*; set fleet.gpus_per_actor = 0"):
+        fingerprint("cuda")
+
+
+@pytest.mark.parametrize(
     ("each", "nodes", "expected"),
     [
         (0, [], inf),
@@ -132,7 +153,11 @@ def test_gpus_without_a_block_are_told(population: Path, block: int, places: int
     assert notice.startswith(told) and bool(notice) == bool(told)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+REHEARSED = ("centralized", "ditto", "dpsgd", "fedasync", "fedbn", "fedtan", "fjord", "hierfavg", "ifca", "radfedi")
+"""Algorithms of the default suite: each kind of round and of state."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in REHEARSED)) for n in ALGORITHMS])
 def test_a_rehearsal_leaves_nothing(population: Path, name: str, tmp_path: Path) -> None:
     before = sorted(population.parent.rglob("*"))
     rehearse(plan_of(population, name, block=3))
