@@ -118,7 +118,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> WorkerPlan:
 
 @pytest.fixture(scope="module")
 def fleets(plan: WorkerPlan, shared_ray: SharedRay) -> Any:
-    actors = shared_ray.place(1)
+    actors = shared_ray.place(2)
     with InlineWorkplace() as here:
         yield {"inline": lambda: here.fleet(plan), "ray": lambda: actors.fleet(plan)}
 

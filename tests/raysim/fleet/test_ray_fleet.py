@@ -126,26 +126,13 @@ def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, popu
     assert 1 <= sums <= 4
 
 
-def test_the_store_for_other_nodes_reads_what_it_wrote_and_leaves_the_engines_class_as_it_is(
+def test_the_store_for_other_nodes_outlives_its_process_and_leaves_the_engines_class_as_it_is(
     actors: ClientActors, population: Path, tmp_path: Path
 ) -> None:
     actors.pool.handles()
     fleet = fleet_of(actors, population, 8, algorithm=dpsgd(Participation(), LOCAL))
     layout = fleet.layouts.personal
-    before = [str(signature(each)) for each in (PersonalStore.put, PersonalStore.get)]
-    _, server = remote_files.served_store(replace(fleet._plan, personal=tmp_path / "personal"))
-    away = remote_files.RemotePersonalStore(PersonalStore(tmp_path / "away", layout), server)
-    written = Packed(np.arange(layout.floats, dtype=layout.floating), np.arange(layout.integers))
-    assert away.read(away.append(written)).floats.tolist() == written.floats.tolist()
-    assert [path.name for path in (tmp_path / "personal").glob("*") if "mark" not in path.name]
-    # Ray alters the class of an actor, in this process too.
-    assert [str(signature(each)) for each in (PersonalStore.put, PersonalStore.get)] == before
-
-
-def test_the_store_for_other_nodes_outlives_its_process(actors: ClientActors, population: Path, tmp_path: Path) -> None:
-    actors.pool.handles()
-    fleet = fleet_of(actors, population, 8, algorithm=dpsgd(Participation(), LOCAL))
-    layout = fleet.layouts.personal
+    signatures = [str(signature(each)) for each in (PersonalStore.put, PersonalStore.get)]
     _, server = remote_files.served_store(replace(fleet._plan, personal=tmp_path / "personal"))
     away = remote_files.RemotePersonalStore(PersonalStore(tmp_path / "away", layout), server)
     written = Packed(np.arange(layout.floats, dtype=layout.floating), np.arange(layout.integers))
@@ -157,6 +144,9 @@ def test_the_store_for_other_nodes_outlives_its_process(actors: ClientActors, po
     assert before.file != after.file
     for location in (before, after):
         assert away.read(location).floats.tolist() == written.floats.tolist()
+        assert (tmp_path / "personal" / location.file).exists()
+    # Ray alters the class of an actor, in this process too.
+    assert [str(signature(each)) for each in (PersonalStore.put, PersonalStore.get)] == signatures
 
 
 def test_gossip_brings_the_driver_sums_and_the_actors_each_message(actors: ClientActors, population: Path) -> None:
@@ -182,40 +172,36 @@ def test_small_models_are_inlined_and_counted_apart(actors: ClientActors, popula
     assert fleet.traffic.inlined == 4 * 4 * fleet.layouts.shared.floats
 
 
-def test_the_driver_redistributes_small_models_until_an_actor_is_ready(
-    shared_ray: SharedRay, population: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_driver_holds_small_models_until_an_actor_is_ready_and_waits_before_large_ones(
+    actors: ClientActors, population: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shared_ray.start()
-    algorithm, models = radfed(HALF, LOCAL, aggregate_every=3), []
-    for most in (2**28, 0):
-        monkeypatch.setattr(ray_fleet, "DRIVER_BYTES", most)
-        with raysim.Actors(1) as starting, starting.place(FleetTable()) as place:
-            fleet = fleet_of(place, population, hidden=16)
-            state = next_round(start(fleet, 16), algorithm, fleet)
-            held = [isinstance(each.reference.value, Packed) for each in state.travelling_models]
-            assert any(held) is bool(most)
-            for _ in range(2):
-                state = next_round(state, algorithm, fleet)
-            models.append(state.model.floats)
-    np.testing.assert_array_equal(*models)
+    travels = radfed(HALF, LOCAL, aggregate_every=3)
+    with raysim.Actors(1) as starting, starting.place(FleetTable()) as place:
+        fleet = fleet_of(place, population, hidden=16)
+        state = next_round(start(fleet, 16), travels, fleet)
+        assert any(isinstance(each.reference.value, Packed) for each in state.travelling_models)
+        for most, helps in ((2**28, True), (2**10, False)):
+            monkeypatch.setattr(ray_fleet, "DRIVER_BYTES", most)
+            assert (ray_fleet.DRIVER in actors_of_gossip(place, population)) is helps
+        for _ in range(2):
+            state = next_round(state, travels, fleet)
+    fleet = fleet_of(actors, population, hidden=16)
+    other = start(fleet, 16)
+    for _ in range(3):
+        other = next_round(other, travels, fleet)
+    np.testing.assert_array_equal(state.model.floats, other.model.floats)
 
 
-def test_the_driver_counts_the_models_of_gossip_as_well(
-    shared_ray: SharedRay, population: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shared_ray.start()
-    algorithm, trained = dpsgd(Participation(), LOCAL), {}
-    for most in (2**28, 2**10):
-        monkeypatch.setattr(ray_fleet, "DRIVER_BYTES", most)
-        with raysim.Actors(1) as starting, starting.place(FleetTable()) as place:
-            with closing(fleet_of(place, population, hidden=16, algorithm=algorithm)) as fleet:
-                state = next_round(start(fleet, 16), algorithm, fleet)
-            assert state.report is not None
-            trained[most] = {facts["actor"] for facts in state.report.machine.values()}
-    assert ray_fleet.DRIVER in trained[2**28] and ray_fleet.DRIVER not in trained[2**10]
+def actors_of_gossip(place: ClientActors, population: Path) -> set[float]:
+    """Return the numbers of those that run a round of gossip, the driver's among them."""
+    algorithm = dpsgd(Participation(), LOCAL)
+    with closing(fleet_of(place, population, hidden=16, algorithm=algorithm)) as fleet:
+        report = next_round(start(fleet, 16), algorithm, fleet).report
+        assert report is not None
+        return {facts["actor"] for facts in report.machine.values()}
 
 
-def test_a_aggregating_round_brings_one_sum_a_block(actors: ClientActors, population: Path) -> None:
+def test_an_aggregating_round_brings_one_sum_a_block(actors: ClientActors, population: Path) -> None:
     driver = {}
     for block in (1, 2, 4):
         fleet = fleet_of(actors, population, hidden=500, block=block)
