@@ -13,11 +13,10 @@ from partitioning import Population
 from raysim.common.errors import RetriesSpentError
 from raysim.fleet.calls import ActorTimeouts
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.machine import settled
 from raysim.fleet.worker_plan import WorkerPlan
 from tests.kit.ray import SharedRay
-from tests.kit.struck import Faulty, Poison, awake, plan_of, population_at, trained
+from tests.kit.struck import Faulty, Poison, awake, plan_of, population_at, trained, trained_here
 
 HALF, LOCAL = Participation(cohort=4), Local(lr=0.1, batch_size=32)
 ALGORITHMS = {
@@ -44,82 +43,50 @@ def actors(
         yield running
 
 
-@pytest.fixture(scope="module")
-def undisturbed(population: Population, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[object, ...]]:
-    """What each algorithm comes to in this process."""
-    found = {}
-    for name, algorithm in ALGORITHMS.items():
-        plan = plan_of(population, algorithm, tmp_path_factory.mktemp(name) / "personal")
-        with settled(1), InlineWorkplace() as place, closing(place.fleet(plan)) as fleet:
-            found[name] = trained(fleet, plan, population)
-    return found
-
-
-@pytest.fixture
-def struck(tmp_path: Path) -> Path:
-    """Where whoever is struck leaves a file."""
-    folder = tmp_path / "struck"
-    folder.mkdir()
-    return folder
-
-
 def plan_for(name: str, population: Population, folder: Path) -> WorkerPlan:
     return plan_of(population, ALGORITHMS[name], folder / "personal")
 
 
+REPLACED = "another one takes its place"
+
+
 @pytest.mark.parametrize(
-    ("name", "kind"),
+    ("name", "kind", "fault", "words"),
     [
-        pytest.param("fedbn", "ClientUpdates", id="when it has summed client updates and written personal state"),
-        pytest.param("choice", "Scores", id="while it takes the candidates' losses", marks=pytest.mark.slow),
-        pytest.param("fedavg", "Evaluate", id="in an evaluation", marks=pytest.mark.slow),
-        pytest.param("radfed", "ClientUpdates", id="while models are redistributed", marks=pytest.mark.slow),
-        pytest.param("radfed", "SumModels", id="while it sums travelling models"),
+        pytest.param("fedbn", "ClientUpdates", {}, [REPLACED], id="when it has summed and written personal state"),
+        pytest.param(
+            "radfed", "ClientUpdates", {"signal": signal.SIGSTOP}, [r"\(no answer within \d+ s\)"], id="by hanging"
+        ),
+        *[
+            pytest.param(*case, id=name, marks=pytest.mark.slow)
+            for name, case in {
+                "while it takes the candidates' losses": ("choice", "Scores", {}, [REPLACED]),
+                "in an evaluation": ("fedavg", "Evaluate", {}, [REPLACED]),
+                "while models are redistributed": ("radfed", "ClientUpdates", {}, [REPLACED]),
+                "while it sums travelling models": ("radfed", "SumModels", {}, [REPLACED]),
+                "with all others at once": ("fedbn", "ClientUpdates", {"times": 2}, ["^client actor 0", "actor 1"]),
+            }.items()
+        ],
     ],
 )
 def test_an_actor_dies(
     actors: ClientActors,
     population: Population,
-    undisturbed: dict[str, tuple[object, ...]],
     tmp_path: Path,
-    struck: Path,
     name: str,
     kind: str,
+    fault: dict[str, int],
+    words: list[str],
 ) -> None:
-    plan, told = plan_for(name, population, tmp_path), []
+    plan, told, struck = plan_for(name, population, tmp_path), list[str](), tmp_path / "struck"
+    struck.mkdir()
+    with settled(1):
+        undisturbed = trained_here(plan_for(name, population, tmp_path / "here"), population)
     with closing(actors.fleet(plan, tell=told.append)) as fleet:
-        assert trained(Faulty(fleet, kind, struck), plan, population) == undisturbed[name]
+        assert trained(Faulty(fleet, kind, struck, **fault), plan, population) == undisturbed
     assert list(struck.iterdir())
-    deaths = [text for text in told if "died" in text]
-    assert len(deaths) == 1 and "another one takes its place" in deaths[0]
-
-
-@pytest.mark.slow
-def test_all_actors_die_at_once(
-    actors: ClientActors,
-    population: Population,
-    undisturbed: dict[str, tuple[object, ...]],
-    tmp_path: Path,
-    struck: Path,
-) -> None:
-    plan, told = plan_for("fedbn", population, tmp_path), []
-    with closing(actors.fleet(plan, tell=told.append)) as fleet:
-        assert trained(Faulty(fleet, "ClientUpdates", struck, times=2), plan, population) == undisturbed["fedbn"]
-    assert sorted(text[:20] for text in told) == ["client actor 0 died ", "client actor 1 died "]
-
-
-def test_an_actor_that_hangs_is_ended(
-    actors: ClientActors,
-    population: Population,
-    undisturbed: dict[str, tuple[object, ...]],
-    tmp_path: Path,
-    struck: Path,
-) -> None:
-    plan, told = plan_for("radfed", population, tmp_path), []
-    with closing(actors.fleet(plan, tell=told.append)) as fleet:
-        faulty = Faulty(fleet, "ClientUpdates", struck, signal.SIGSTOP)
-        assert trained(faulty, plan, population) == undisturbed["radfed"]
-    assert len(told) == 1 and re.search(r"died \(no answer within \d+ s\)", told[0])
+    deaths = sorted(text for text in told if "died" in text)
+    assert len(deaths) == len(words) and all(map(re.search, words, deaths)), told
 
 
 # A dying process may lose the value of its previous call. Not every attempt shows this race.
