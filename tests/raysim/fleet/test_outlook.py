@@ -1,6 +1,7 @@
 """The estimate of a run's rest, by which Ray starts or does not."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -77,14 +78,15 @@ def test_updates_of_an_earlier_command_do_not_count(clock: list[float]) -> None:
     assert not run.is_long
 
 
+READY = "client actor 0 is ready"
 DEFERRED = "training in this process; Ray starts if this takes long"
 
 
 class UntilActors(Watcher):
-    """Stops a run three rounds after its first actor is ready."""
+    """Stops a run after the first round with an actor; before that its rounds are slow, and leave the cores to it."""
 
-    def __init__(self) -> None:
-        self.stop, self.texts, self._rounds = Stop(), list[str](), 3
+    def __init__(self, log: Path) -> None:
+        self.stop, self.texts, self._log = Stop(), list[str](), log
         self._current: Callable[[], str] = str
 
     def beside(self, current: Callable[[], str]) -> None:
@@ -93,15 +95,15 @@ class UntilActors(Watcher):
 
     def round(self, number: int, metrics: dict[str, float]) -> None:
         self.texts.append(self._current())
-        self._rounds -= not self.texts[-1]
-        self.stop.asked = self._rounds <= 0
+        self.stop.asked = READY in self._log.read_text(encoding="utf-8")
+        time.sleep(0.2 * (not self.stop.asked))
 
 
 @pytest.mark.usefixtures("own_ray")
 def test_a_short_run_is_done_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("WORTH_SECONDS", "UNSEEN_SECONDS", "LONG_SECONDS"):  # on a busy machine too it is short
         monkeypatch.setattr(outlook, limit, 600.0)
-    watcher = UntilActors()
+    watcher = UntilActors(tmp_path / "run" / "run.log")
     quick_run(ONE_ACTOR, tmp_path / "run", watcher=watcher)
     quick_run(ONE_ACTOR, tmp_path / "inline", inline=True)
     assert set(watcher.texts) == {DEFERRED}
@@ -113,9 +115,9 @@ def test_a_short_run_is_done_without_ray(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.usefixtures("own_ray")
 def test_ray_starts_in_a_run_that_proves_long(tmp_path: Path) -> None:
-    watcher = UntilActors()
+    watcher = UntilActors(tmp_path / "run" / "run.log")
     with pytest.raises(StoppedError):
-        quick_run({**ONE_ACTOR, "rounds": 1_000_000}, tmp_path / "run", watcher=watcher, stop=watcher.stop)
+        quick_run({**ONE_ACTOR, "rounds": 1_000}, tmp_path / "run", watcher=watcher, stop=watcher.stop)
     log = (tmp_path / "run" / "run.log").read_text(encoding="utf-8")
-    assert log.index("fedavg: round 1 in") < log.index("client actor 0 is ready"), "the driver begins at once"
+    assert log.index("fedavg: round 1 in") < log.index(READY), "the driver begins at once"
     assert list(dict.fromkeys(watcher.texts)) == [DEFERRED, "starting Ray; training here meanwhile", ""]
