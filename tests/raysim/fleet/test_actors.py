@@ -1,8 +1,10 @@
 """Actors that stay: runs of other models and algorithms have the bytes of runs of their own."""
 
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -67,14 +69,20 @@ class Texts(Watcher):
         self.texts.append("")
 
 
-def test_closing_says_that_it_waits_while_ray_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    watcher = Texts()
+def drawn() -> tuple[object, ...]:
+    """Return the state of the generators that a user's code may draw from."""
+    return random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+
+
+def test_closing_says_that_it_waits_while_ray_starts_which_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    watcher, before = Texts(), drawn()
     monkeypatch.setattr("raysim.fleet.actors.default_watcher", lambda: watcher)
     actors = raysim.Actors(actors=1)
     with actors.place(FleetTable()) as place:
         assert place.pool.waits_for == "start"
         actors.close()
     assert watcher.texts == [STILL_STARTING, ""]
+    assert drawn() == before
 
 
 def test_a_watcher_that_fails_at_the_end_does_not_hide_the_error_of_the_run(tmp_path: Path) -> None:

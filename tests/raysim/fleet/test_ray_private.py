@@ -1,6 +1,7 @@
 """Private parts of Ray: found in the tested version, told once and done without in others."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,8 +10,18 @@ from pathlib import Path
 import pytest
 
 from raysim.cluster import submitting
-from raysim.fleet import ray_private
-from raysim.fleet.ray_private import PACKAGING, START, RayPart, draw_apart, sent_sizes, untold
+from raysim.fleet import ray_private, ray_runtime
+from raysim.fleet.ray_private import (
+    NODE,
+    PACKAGING,
+    START,
+    TOKEN_SETTINGS,
+    TOKENS,
+    RayPart,
+    draw_apart,
+    sent_sizes,
+    untold,
+)
 from tests.kit.runs import quick_run
 from tests.kit.workers import ROOT
 
@@ -54,6 +65,14 @@ def test_a_missing_part_is_told_once(path: str, monkeypatch: pytest.MonkeyPatch)
     assert untold((part,)) == ""
 
 
+def test_a_start_does_without_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for part in (NODE, TOKENS, TOKEN_SETTINGS):
+        monkeypatch.setattr(ray_runtime, NAMES[part], replace(part, path=f"ray._private.gone.{part.name}"))
+    with ray_runtime._token(tmp_path), ray_runtime.lean():
+        assert os.environ["RAY_AUTH_TOKEN_PATH"] == str(tmp_path / "token")
+
+
+@pytest.mark.slow
 def test_a_version_without_them_gives_the_same_bytes(tmp_path: Path) -> None:
     """In a process of its own: that Ray also starts what raysim leaves out, and ends it when it likes."""
     config = {"rounds": 2, "data": {"dataset": "digits"}, "partition": {"clients": 4}, "model": {"hidden": [8]}}
@@ -78,28 +97,6 @@ def test_ray_alone_checks_a_folder_that_raysim_cannot_count(tmp_path: Path, monk
     assert sent_sizes(tmp_path, [])["large"] > 200 * 2**20
 
 
-DRAWS = """
-import random
-import sys
-
-import numpy as np
-
-from raysim.fleet.ray_runtime import running
-
-def state():
-    return random.getstate(), np.random.get_state()[1].tolist()
-
-before = state()
-with running(1, None):
-    pass
-sys.exit(before != state())
-"""
-
-
 def test_a_version_that_lacks_a_module_draws_nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_private, "DRAWING", ("ray._private.gone", "ray._private.worker"))
     draw_apart()
-
-
-def test_a_start_and_an_end_draw_from_no_generator_that_a_users_code_draws_from() -> None:
-    assert subprocess.run([sys.executable, "-c", DRAWS], cwd=ROOT, check=False).returncode == 0
