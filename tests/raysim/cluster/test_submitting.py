@@ -14,7 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import raysim
+from raysim.common.names import REPORT
 from tests.kit.grid import Grid, grid
+from tests.kit.runs import quick_run
 
 pytestmark = pytest.mark.usefixtures("own_ray")
 
@@ -114,15 +116,15 @@ def files(run: Path) -> set[str]:
     return {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
 
 
-def check_same(run: Path, other: Path) -> None:
-    """Check that two runs have the same files: bytes, and tables but for what is the machine's."""
-    assert files(run) == files(other)
-    for name in files(run):
+def check_same(run: Path, here: Path) -> None:
+    """Check that a run has the files of one here, and a report: bytes, and tables but for what is the machine's."""
+    assert files(run) == files(here) | {REPORT}
+    for name in files(here):
         population = name.startswith("population/")
         if name.endswith((".safetensors", ".arrow", "manifest.json")) or (population and name.endswith(".parquet")):
-            assert (run / name).read_bytes() == (other / name).read_bytes(), name
+            assert (run / name).read_bytes() == (here / name).read_bytes(), name
         if not population and name.endswith(".parquet"):
-            assert table(run / name) == table(other / name), name
+            assert table(run / name) == table(here / name), name
 
 
 def table(path: Path) -> dict[str, list[object]]:
@@ -142,7 +144,7 @@ def until_gone(folder: Path) -> bool:
 
 def test_a_job_leaves_here_what_a_run_here_leaves(cluster: Grid, file: Path, tmp_path: Path) -> None:
     with command(cluster, *submit(cluster, file, tmp_path / "out", "--actors", 1)) as process:
-        here = raysim.run(file, tmp_path / "here", inline=True).folder
+        here = quick_run(file, tmp_path / "here", inline=True).folder
         out, _ = process.communicate(timeout=WAIT_SECONDS)
     assert process.returncode == 0, out
     assert "radfed: rounds 1 to 4, 3 " in out and "::raysim" not in out
@@ -164,7 +166,7 @@ def test_rays_own_command_runs_it(cluster: Grid, file: Path, tmp_path: Path) -> 
         given, env=cluster.environment, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    here = raysim.run(file, tmp_path / "here", inline=True).folder
+    here = quick_run(file, tmp_path / "here", inline=True).folder
     check_same(there, here)
     for path in sorted(cluster.stage.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
@@ -180,7 +182,7 @@ def test_a_job_that_is_left_goes_on_and_is_followed_later(cluster: Grid, file: P
     job = again[1]
     status, lines = ran(cluster, "follow", job, "--address", cluster.dashboard, "--out", tmp_path / "other", "--keep")
     assert status == 0, lines
-    check_same(tmp_path / "other", raysim.run(file, tmp_path / "here", inline=True).folder)
+    check_same(tmp_path / "other", quick_run(file, tmp_path / "here", inline=True).folder)
     assert (cluster.stage / job / "out" / "config.toml").exists()
     status, lines = ran(cluster, *again)
     assert status == 0 and (tmp_path / "out" / "radfed" / "model.safetensors").exists()
@@ -194,7 +196,7 @@ def test_a_run_at_a_uri_is_kept_there(cluster: Grid, file: Path, tmp_path: Path)
     uri = (tmp_path / "stored").as_uri()
     status, lines = ran(cluster, "submit", file, "--address", cluster.dashboard, "--out", uri)
     assert status == 0 and f"stored  {uri}" in lines, "\n".join(lines[-3:])
-    check_same(tmp_path / "stored", raysim.run(file, tmp_path / "here", inline=True).folder)
+    check_same(tmp_path / "stored", quick_run(file, tmp_path / "here", inline=True).folder)
     assert until_gone(cluster.stage)
     status, lines = ran(cluster, "submit", file, "--address", cluster.dashboard, "--out", uri)
     assert status == 2 and "exists and is not empty" in lines[-1], lines
@@ -230,7 +232,7 @@ def test_a_job_that_is_stopped_goes_on_here(cluster: Grid, file: Path, tmp_path:
     assert "flat: rounds 1 to 600" not in out, "what was shown once is not shown again"
     assert not (tmp_path / "out" / "radfed" / "summary.json").exists()
     raysim.resume(tmp_path / "out", inline=True)
-    check_same(tmp_path / "out", raysim.run(file, tmp_path / "here", changes=["rounds=600"], inline=True).folder)
+    check_same(tmp_path / "out", quick_run(file, tmp_path / "here", changes=["rounds=600"], inline=True).folder)
 
 
 @pytest.mark.slow

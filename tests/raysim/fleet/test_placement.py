@@ -77,7 +77,7 @@ def test_a_pinned_populations_clients_are_updated_on_their_sites_and_those_of_se
     experiment["fleet"] = {"block": 3, "pinned": True, "actors": 1}
     experiment["algorithm"] = [{"name": "fedavg"}, {"name": "centralized"}]
     with pytest.raises(InputError, match=r"fleet.pinned = true: must be false for UnionUpdate, which needs"):
-        raysim.run(experiment, tmp_path / "run", address=cluster.address)
+        quick_run(experiment, tmp_path / "run", address=cluster.address)
     pinned = tmp_path / "run" / "fedavg"
     assert (inline / "model.safetensors").read_bytes() == (pinned / "model.safetensors").read_bytes()
     summaries = [json.loads((run / "summary.json").read_text()) for run in (inline, pinned)]
