@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import raysim
-from raysim.common.names import REPORT
+from raysim.common.names import REPORT, WALL_CLOCK
 from tests.kit.grid import Grid, grid
 from tests.kit.runs import quick_run
 
@@ -117,8 +117,8 @@ def files(run: Path) -> set[str]:
 
 
 def check_same(run: Path, here: Path) -> None:
-    """Check that a run has the files of one here, and a report: bytes, and tables but for what is the machine's."""
-    assert files(run) == files(here) | {REPORT}
+    """Check that a run has the files of one here, which has no report: bytes, and tables but for what is the machine's."""
+    assert files(run) == files(here) | {REPORT, WALL_CLOCK}
     for name in files(here):
         population = name.startswith("population/")
         if name.endswith((".safetensors", ".arrow", "manifest.json")) or (population and name.endswith(".parquet")):
