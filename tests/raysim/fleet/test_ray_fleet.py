@@ -175,21 +175,26 @@ def test_small_models_are_inlined_and_counted_apart(actors: ClientActors, popula
 def test_the_driver_holds_small_models_until_an_actor_is_ready_and_waits_before_large_ones(
     actors: ClientActors, population: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    travels = radfed(HALF, LOCAL, aggregate_every=3)
     with raysim.Actors(1) as starting, starting.place(FleetTable()) as place:
-        fleet = fleet_of(place, population, hidden=16)
-        state = next_round(start(fleet, 16), travels, fleet)
-        assert any(isinstance(each.reference.value, Packed) for each in state.travelling_models)
+        held, model = travelled(place, population)
+        assert any(held)
         for most, helps in ((2**28, True), (2**10, False)):
             monkeypatch.setattr(ray_fleet, "DRIVER_BYTES", most)
             assert (ray_fleet.DRIVER in actors_of_gossip(place, population)) is helps
+    held, other = travelled(actors, population)
+    assert not any(held)
+    np.testing.assert_array_equal(model, other)
+
+
+def travelled(place: ClientActors, population: Path) -> tuple[list[bool], np.ndarray]:
+    """Return which models the driver holds after a round of redistribution, and the model after the aggregation."""
+    algorithm = radfed(HALF, LOCAL, aggregate_every=3)
+    with closing(fleet_of(place, population, hidden=16)) as fleet:
+        state = next_round(start(fleet, 16), algorithm, fleet)
+        held = [isinstance(each.reference.value, Packed) for each in state.travelling_models]
         for _ in range(2):
-            state = next_round(state, travels, fleet)
-    fleet = fleet_of(actors, population, hidden=16)
-    other = start(fleet, 16)
-    for _ in range(3):
-        other = next_round(other, travels, fleet)
-    np.testing.assert_array_equal(state.model.floats, other.model.floats)
+            state = next_round(state, algorithm, fleet)
+        return held, state.model.floats
 
 
 def actors_of_gossip(place: ClientActors, population: Path) -> set[float]:
