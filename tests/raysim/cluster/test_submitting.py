@@ -117,7 +117,7 @@ def files(run: Path) -> set[str]:
 
 
 def check_same(run: Path, here: Path) -> None:
-    """Check that a run has the files of one here, which has no report: bytes, and tables but for what is the machine's."""
+    """Check that a run has the files of one here without a report: bytes, and tables but for what is the machine's."""
     assert files(run) == files(here) | {REPORT, WALL_CLOCK}
     for name in files(here):
         population = name.startswith("population/")
