@@ -96,7 +96,7 @@ class UntilActors(Watcher):
     def round(self, number: int, metrics: dict[str, float]) -> None:
         self.texts.append(self._current())
         self.stop.asked = READY in self._log.read_text(encoding="utf-8")
-        time.sleep(0.2 * (not self.stop.asked))
+        time.sleep(0 if self.stop.asked else 1)
 
 
 @pytest.mark.usefixtures("own_ray")
