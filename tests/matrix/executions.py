@@ -25,7 +25,7 @@ from raysim.simulation.stop import Stop
 from raysim.store.location import RunLocation
 from raysim.store.summary import read_summary
 from raysim.watching.progress import Watcher
-from tests.matrix.configurations import CONFIGURATIONS, ENDED_BY_ERROR
+from tests.matrix.configurations import CONFIGURATIONS, UNASKED
 
 UNLIKE = ("algorithm", "seconds", "machine_traffic")
 """Keys of a summary that may differ between ways, or with the text of the code."""
@@ -69,14 +69,14 @@ class Killing(Checkpointed):
 
 
 class Copying(Checkpointed):
-    """Watcher that copies its run's folder after the third round, as a kill would leave it then."""
+    """Watcher that copies its run's folder after a round, as a kill would leave it then."""
 
-    def __init__(self, folder: Path, copy: Path) -> None:
+    def __init__(self, folder: Path, copy: Path, after: int) -> None:
         super().__init__()
-        self._folder, self._copy = folder, copy
+        self._folder, self._copy, self._after = folder, copy, after
 
     def round(self, round_number: int, metrics: dict[str, float]) -> None:
-        if round_number == FAILED_AFTER:
+        if round_number == self._after:
             assert self.written.wait(ENDED_SECONDS)
             shutil.copytree(self._folder, self._copy)
 
@@ -111,7 +111,7 @@ def run_as(way: str, name: str, folder: Path, fleet: raysim.Actors | None = None
         gpus: part of a GPU that each of them has.
     """
     if way == "stopped":
-        return _run_stopped(CONFIGURATIONS[name], folder, name in ENDED_BY_ERROR)
+        return _run_stopped(CONFIGURATIONS[name], folder, name in UNASKED)
     if way == "killed":
         return _run_killed(name, folder)
     options = RunOptions(inline=fleet is None, fleet=fleet)
@@ -127,12 +127,14 @@ def resumed(name: str, folder: Path) -> list[str]:
 
     The resumed run is a copy made amid the first one, or in half of the options a run that was asked to stop.
     """
-    if name not in ENDED_BY_ERROR:
+    if name not in UNASKED:
         return differing({way: run_as(way, name, folder / way) for way in ("inline", "stopped")})
     config, whole, copy = CONFIGURATIONS[name], folder / "inline", folder / "copy"
-    # The only checkpoint until then is that of the third round, where most options have a state.
-    config = {**config, "checkpoint": {"every": FAILED_AFTER // config["algorithm"].get("aggregate_every", 1)}}
-    options = RunOptions(inline=True, watcher=Copying(whole, copy))
+    between = config["algorithm"].get("aggregate_every", 1)
+    # The only checkpoint until the copy is that of the third round, where most options have a state. The rows of a
+    # fourth round are cut, unless its own checkpoint would be on its way.
+    config = {**config, "checkpoint": {"every": FAILED_AFTER // between}}
+    options = RunOptions(inline=True, watcher=Copying(whole, copy, FAILED_AFTER + (between == 1)))
     run_experiment(read_experiment(config), Telling(whole, str(whole)), options)
     return differing({"inline": digests(whole), "copy": _resumed(copy, config["rounds"])})
 

@@ -1,4 +1,4 @@
-"""The matrix on actors: a part of it on two by default; the rest is marked slow, for it takes minutes together."""
+"""The matrix on actors: by default a part on two, and of that a part on one; the rest is slow, for it takes minutes."""
 
 from pathlib import Path
 
@@ -8,8 +8,11 @@ from tests.kit.ray import SharedRay
 from tests.matrix.configurations import CONFIGURATIONS, ON_TWO_ACTORS
 from tests.matrix.executions import differing, run_as
 
-BY_DEFAULT = dict.fromkeys(ON_TWO_ACTORS, (2,))
-OTHERS = {name: (1,) if name in BY_DEFAULT else (1, 2) for name in CONFIGURATIONS}
+ON_ONE = ("hierfavg tuned", "dpsgd tuned", "fedasync of vanishing clients")
+"""Rounds of their own, which no other test runs on one actor."""
+
+BY_DEFAULT = {name: (1, 2) if name in ON_ONE else (2,) for name in ON_TWO_ACTORS}
+OTHERS = {name: (1,) if name in BY_DEFAULT else (1, 2) for name in CONFIGURATIONS if name not in ON_ONE}
 
 
 @pytest.mark.parametrize(

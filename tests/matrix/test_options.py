@@ -38,7 +38,7 @@ WITHIN = frozenset(
 )
 """Options that the default suite resumes within another run: a pair's, one with user code, or a tuned algorithm's."""
 
-PLAIN = frozenset(("label-flip", "inner-product", "trimmed-mean", "momentum", "adam", "one logit", "real table"))
+PLAIN = frozenset(("label-flip", "inner-product", "trimmed-mean", "momentum", "adam", "one logit"))
 """Options without a state or draws of their own: a resume has nothing of them to lose."""
 
 BY_DEFAULT = (*(name for name in OPTIONS if name not in WITHIN | PLAIN), *sorted(PAIRED))

@@ -57,12 +57,13 @@ def test_rounds_depend_on_their_input_alone_and_leave_it_usable(name: str, feder
     assert states[-1].report is not None and states[-1].report.aggregated and not states[-1].travelling_models
     torch.manual_seed(99)
     np.random.seed(99)  # noqa: NPY002, the very thing that must not matter
-    before = torch.get_rng_state()
+    before, keys = torch.get_rng_state(), np.random.get_state()[1:3]  # noqa: NPY002
     assert same(begin(perceptron(True), fleet, 0, rounds=4).model, states[0].model)
     for start, after in pairwise(states):
         again = next_round(start, algorithm, fleet, last=after is states[-1])
         assert same(current_model(again, algorithm, fleet), current_model(after, algorithm, fleet))
     assert torch.equal(torch.get_rng_state(), before)
+    assert all(map(np.array_equal, np.random.get_state()[1:3], keys))  # noqa: NPY002
 
 
 def _assert_reported(name: str, algorithm: Algorithm, state: State) -> None:

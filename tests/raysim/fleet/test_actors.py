@@ -71,7 +71,8 @@ class Texts(Watcher):
 
 def drawn() -> tuple[object, ...]:
     """Return the state of the generators that a user's code may draw from."""
-    return random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    keys, place = np.random.get_state()[1:3]  # noqa: NPY002
+    return random.getstate(), keys.tolist(), place
 
 
 def test_closing_says_that_it_waits_while_ray_starts_which_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

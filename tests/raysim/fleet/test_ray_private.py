@@ -72,7 +72,6 @@ def test_a_start_does_without_them(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert os.environ["RAY_AUTH_TOKEN_PATH"] == str(tmp_path / "token")
 
 
-@pytest.mark.slow
 def test_a_version_without_them_gives_the_same_bytes(tmp_path: Path) -> None:
     """In a process of its own: that Ray also starts what raysim leaves out, and ends it when it likes."""
     config = {"rounds": 2, "data": {"dataset": "digits"}, "partition": {"clients": 4}, "model": {"hidden": [8]}}
