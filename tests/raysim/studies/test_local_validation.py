@@ -6,6 +6,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import raysim
@@ -42,7 +43,9 @@ def test_personal_methods_are_searched_on_validation_parts_of_their_clients(
 ) -> None:
     done, folder = searched, searched.folder
     whole, part = sorted((folder / "populations").iterdir(), key=lambda path: len(path.name))
-    assert Population.open(part).sizes.sum() < Population.open(whole).sizes.sum()
+    before, after = Population.open(whole), Population.open(part)
+    assert np.array_equal(after.sizes, before.sizes - before.test_sizes)
+    assert np.array_equal(after.test_sizes, after.sizes // 4) and after.test_sizes.all()
     rows = done.trials.to_pylist()
     assert len(rows) == sum(done.planned.values()) == 6 and done.select_by == "local_validation_accuracy"
     for row in rows:
@@ -54,9 +57,9 @@ def test_personal_methods_are_searched_on_validation_parts_of_their_clients(
         tried = [row for row in rows if row["algorithm"] == name and row["stage"] == "search"]
         best = max(tried, key=lambda row: float(row["local_validation_accuracy"]))
         assert done.winners["digits", name] == json.loads(best["point"])
-    before = stamps(folder)
+    there = stamps(folder)
     quick_study(personal, folder, inline=True)
-    assert stamps(folder) == before
+    assert stamps(folder) == there
 
 
 def test_a_search_shows_the_trials_that_it_compared(searched: StudyProgress) -> None:
