@@ -19,7 +19,7 @@ OPTIONS = {"weights_only", "allow_pickle", "shell"}
 
 
 def unsafe(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """What a module does that it must not."""
+    """Return the things that a module does and must not."""
     for node in nodes:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

@@ -60,24 +60,24 @@ def epsilon(privacy: Privacy) -> float:
     return Accountant(DELTA).epsilon([(1.0, privacy.noise, 1)])
 
 
-WRONG = Privacy(3.0, CLIP), 40
-"""Privacy, and trials that find a mistake in it: 20 hits of 20 refute an epsilon below 1.18, and it has 0.83."""
+AUDITED = Privacy(3.0, CLIP), 40
+"""Privacy, and trials that would find a mistake in it: 20 hits of 20 refute an epsilon below 1.18, and it has 0.83."""
 
 
 def test_the_lower_bound_does_not_exceed_epsilon(federation: Federation) -> None:
     """The bound is far from trivial: the canary uses the whole of C."""
     assert lower_bound(federation, Privacy(0.5, CLIP), 120) > 0.6
-    assert lower_bound(federation, *WRONG) <= epsilon(WRONG[0])
+    assert lower_bound(federation, *AUDITED) <= epsilon(AUDITED[0])
 
 
 def test_without_noise_it_does(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Privacy, "sum_noise", property(lambda privacy: 1e-6))
-    assert lower_bound(federation, *WRONG) > epsilon(WRONG[0])
+    assert lower_bound(federation, *AUDITED) > epsilon(AUDITED[0])
 
 
 def test_with_a_wrong_norm_it_does(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Uplink, "clipped", lambda uplink, norm: Uplink((Clip(20 * norm),)))
-    assert lower_bound(federation, *WRONG) > epsilon(WRONG[0])
+    assert lower_bound(federation, *AUDITED) > epsilon(AUDITED[0])
 
 
 @pytest.mark.parametrize("adaptive", [None, AdaptiveClip(0.6)])

@@ -4,7 +4,7 @@ The blocks of a page run in their order in one new folder. A block with a title 
 checked by the typed models, Python is executed, and `raysim` and `partitioning` commands run in this process, without
 Ray. Text is the output of the block before it, exactly, apart from measured numbers, whose digits depend on the
 processor (see `differences`). The runs of a page in `LONG`, or of one that shows no output, have two rounds, and of the
-page's output only the words are compared; `slow` runs the pages in `LONG` as they are.
+page's output only the words are compared, and pictures stay empty; `slow` runs the pages in `LONG` as they are.
 `<!-- not run: REASON -->` above a block leaves it out.
 """
 

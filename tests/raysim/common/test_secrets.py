@@ -133,9 +133,11 @@ def test_no_file_of_a_run_has_the_password(
     (tmp_path / "one.toml").write_text('[data]\ndataset = "digits"\n[algorithm]\nname = "fedavg"\n')
     given = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as done:
-        run_command(cli, "raysim", ["run", "one.toml", "--inline", "--out", "run", *given])
-    sys.modules.pop("own")
+    try:
+        with pytest.raises(SystemExit) as done:
+            run_command(cli, "raysim", ["run", "one.toml", "--inline", "--out", "run", *given])
+    finally:
+        sys.modules.pop("own", None)
     told = capfdbinary.readouterr()
     assert not done.value.code, told.err
     written = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]

@@ -107,7 +107,7 @@ CASES = {
 def test_a_test_table_has_the_types_of_the_training_table(
     train: str, test: str, rules: dict[str, Any], tmp_path: Path
 ) -> None:
-    """As files, as frames, and as one mapping with both of them."""
+    """They are given in files, in frames, and in one mapping with both frames."""
     texts = {"train": f"a,c,label\n{train},0\n2,007,1\n3,r,0\n4,p,1\n", "test": f"a,c,label\n{test},1\n{test},0\n"}
     for name, text in texts.items():
         (tmp_path / f"{name}.csv").write_text(text)
