@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.layout import Layout, Packed
+
+PIECE = 2**15
+"""Values of a model whose products are in memory at once."""
 
 
 @dataclass
@@ -22,7 +25,6 @@ class Sum:
     integers: NDArray[np.int64]
     floating: str
     total: float = 0.0
-    _scratch: NDArray[np.float64] | None = field(default=None, repr=False)
 
     @classmethod
     def zero(cls, layout: Layout) -> Sum:
@@ -37,10 +39,12 @@ class Sum:
             # Assign instead of adding to zeros: 0.0 + -0.0 would lose the sign of a single model's zero.
             np.multiply(packed.floats, weight, out=self.floats, dtype=np.float64)
         else:
-            if self._scratch is None:
-                self._scratch = np.empty_like(self.floats)
-            np.multiply(packed.floats, weight, out=self._scratch, dtype=np.float64)
-            self.floats += self._scratch
+            # Piece by piece, because the products of a large model would need as much memory again, and would leave
+            # the cache before they are added.
+            products = np.empty(min(PIECE, len(self.floats)))
+            for first in range(0, len(self.floats), PIECE):
+                sums, floats = (each[first : first + PIECE] for each in (self.floats, packed.floats))
+                sums += np.multiply(floats, weight, out=products[: len(sums)], dtype=np.float64)
         np.maximum(self.integers, packed.integers, out=self.integers)
         self.total += weight
 
@@ -74,6 +78,3 @@ class Sum:
         if self.total == 0:
             return None
         return Packed((self.floats / self.total).astype(self.floating), self.integers.copy())
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_scratch": None}

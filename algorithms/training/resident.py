@@ -98,6 +98,8 @@ class Resident:
             self._load_on_device(shared, personal)
             return
         self.load(shared[0], personal[0])
+        if len(shared) == 1:
+            return
         equal = [0]
         for lane in range(1, len(shared)):
             if shared[lane] is shared[0] and personal[lane] is personal[0]:

@@ -1,4 +1,3 @@
-import pickle
 from collections.abc import Sequence
 from copy import deepcopy
 
@@ -6,6 +5,7 @@ import numpy as np
 
 from algorithms import Layout, Packed, Sum
 from algorithms.core.entries import Entry, Kind
+from algorithms.core.sums import PIECE
 
 LAYOUT = Layout((Entry("w", (2,), Kind.WEIGHT), Entry("n", (), Kind.STATISTIC, integer=True)))
 
@@ -65,6 +65,11 @@ def test_partial_sums_combine_in_order() -> None:
     assert parts[0].plus(parts[1]).floats.tobytes() == both.floats.tobytes()
 
 
-def test_a_pickled_sum_carries_no_scratch() -> None:
-    whole = sum_of((packed(1, 2, 3), 1), (packed(1, 2, 3), 1))
-    assert pickle.loads(pickle.dumps(whole))._scratch is None
+def test_a_model_longer_than_a_piece_is_added_whole() -> None:
+    layout = Layout((Entry("w", (2 * PIECE + 3,), Kind.WEIGHT),))
+    rng, whole, integers = np.random.default_rng(0), Sum.zero(layout), np.zeros(0, np.int64)
+    models = [rng.normal(size=layout.floats).astype(np.float32) for _ in range(3)]
+    for model, weight in zip(models, (3, 0.1, 7), strict=True):
+        whole.add(Packed(model, integers), weight)
+    first, second, third = (model.astype(np.float64) for model in models)
+    assert whole.floats.tobytes() == (first * 3 + second * 0.1 + third * 7).tobytes()
