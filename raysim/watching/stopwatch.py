@@ -89,7 +89,7 @@ class Stopwatch:
 
 
 class RoundSeconds:
-    """Sums of the rounds' training and evaluation, taken from their rows."""
+    """Sums of the rounds' training and evaluation, taken from their rows, and of the evaluation after them."""
 
     def __init__(self) -> None:
         self.training = self.evaluation = 0.0
@@ -97,6 +97,13 @@ class RoundSeconds:
     def parts(self, fleet: float) -> dict[str, float]:
         """Return the seconds by stage; `fleet` is the time spent on the start of actors."""
         return {"training": self.training, "fleet": fleet, "evaluation": self.evaluation}
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Add the seconds of the context to the evaluation."""
+        began = time.perf_counter()
+        yield
+        self.evaluation += time.perf_counter() - began
 
     def then(self, pass_on: Callable[[Mapping[str, Any]], object]) -> Callable[[Mapping[str, Any]], None]:
         """Return a function that adds a row of `metrics.parquet`, and passes it on."""

@@ -55,6 +55,14 @@ def test_rounds_are_summed_and_passed_on() -> None:
     assert (spent.training, spent.evaluation) == (6.0, 0.5) and passed == rows
 
 
+def test_evaluation_after_the_rounds_is_added(clock: list[float]) -> None:
+    spent = RoundSeconds()
+    spent.then(lambda row: None)({"seconds": 2.0, "seconds_evaluate": 0.5})
+    with spent.evaluating():
+        clock[0] += 4
+    assert spent.parts(1.0) == {"training": 2.0, "fleet": 1.0, "evaluation": 4.5}
+
+
 def test_the_process_began_before_its_first_line() -> None:
     code = (
         "import time; first = time.perf_counter()\n"
