@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from algorithms.core.layout import Layout, Packed
 
 PIECE = 2**15
-"""Values of a model whose products are in memory at once."""
+"""Values of a model in a piece. A whole array beside a large sum would take its memory again, and leave the cache."""
 
 
 @dataclass
@@ -39,12 +40,10 @@ class Sum:
             # Assign instead of adding to zeros: 0.0 + -0.0 would lose the sign of a single model's zero.
             np.multiply(packed.floats, weight, out=self.floats, dtype=np.float64)
         else:
-            # Piece by piece, because the products of a large model would need as much memory again, and would leave
-            # the cache before they are added.
             products = np.empty(min(PIECE, len(self.floats)))
-            for first in range(0, len(self.floats), PIECE):
-                sums, floats = (each[first : first + PIECE] for each in (self.floats, packed.floats))
-                sums += np.multiply(floats, weight, out=products[: len(sums)], dtype=np.float64)
+            for piece in _pieces(len(self.floats)):
+                sums = self.floats[piece]
+                sums += np.multiply(packed.floats[piece], weight, out=products[: len(sums)], dtype=np.float64)
         np.maximum(self.integers, packed.integers, out=self.integers)
         self.total += weight
 
@@ -77,4 +76,11 @@ class Sum:
         """Return the weighted mean; None if the total weight is 0."""
         if self.total == 0:
             return None
-        return Packed((self.floats / self.total).astype(self.floating), self.integers.copy())
+        floats = np.empty(len(self.floats), self.floating)
+        for piece in _pieces(len(floats)):
+            floats[piece] = self.floats[piece] / self.total
+        return Packed(floats, self.integers.copy())
+
+
+def _pieces(length: int) -> Iterator[slice]:
+    return (slice(first, first + PIECE) for first in range(0, length, PIECE))

@@ -88,7 +88,7 @@ def run(experiment: Mapping[str, Any] | str, folder: Path, *options: str, byteco
         experiment: tables of an experiment file, or the name of a recipe.
         folder: new folder for the experiment file and the run.
         options: options of the command.
-        bytecode: whether Python may keep compiled modules on disk.
+        bytecode: whether Python has compiled modules on disk; else it compiles all that it imports.
 
     Raises:
         SystemExit: the command failed.
@@ -108,7 +108,9 @@ def timed(arguments: list[str], *, bytecode: bool = True) -> tuple[float, float]
         SystemExit: it failed; the message ends with its last line.
     """
     keeps = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment = keeps if bytecode else {**keeps, "PYTHONDONTWRITEBYTECODE": "1"}
+    # Below a file Python finds no compiled module.
+    bare = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": os.devnull}
+    environment = keeps if bytecode else {**keeps, **bare}
     started = time.perf_counter()
     with subprocess.Popen(
         [sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment

@@ -86,7 +86,7 @@ def quickstart(repeats: int, folder: Path) -> dict[str, float]:
     runs = (folder / f"J-{number}" for number in count())
 
     def way(*options: str, bytecode: bool = True) -> Iterator[tuple[str, float]]:
-        title = " ".join(["quickstart", *options]) + ("" if bytecode else ", no bytecode kept")
+        title = " ".join(["quickstart", *options]) + ("" if bytecode else ", no bytecode")
         return _whole(title, run("quickstart", next(runs), *options, bytecode=bytecode))
 
     ways: list[Way] = [way, partial(way, "--inline")]

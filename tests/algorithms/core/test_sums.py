@@ -65,11 +65,14 @@ def test_partial_sums_combine_in_order() -> None:
     assert parts[0].plus(parts[1]).floats.tobytes() == both.floats.tobytes()
 
 
-def test_a_model_longer_than_a_piece_is_added_whole() -> None:
+def test_a_model_longer_than_a_piece_is_summed_whole() -> None:
     layout = Layout((Entry("w", (2 * PIECE + 3,), Kind.WEIGHT),))
     rng, whole, integers = np.random.default_rng(0), Sum.zero(layout), np.zeros(0, np.int64)
     models = [rng.normal(size=layout.floats).astype(np.float32) for _ in range(3)]
     for model, weight in zip(models, (3, 0.1, 7), strict=True):
         whole.add(Packed(model, integers), weight)
     first, second, third = (model.astype(np.float64) for model in models)
-    assert whole.floats.tobytes() == (first * 3 + second * 0.1 + third * 7).tobytes()
+    expected = first * 3 + second * 0.1 + third * 7
+    assert whole.floats.tobytes() == expected.tobytes()
+    mean = whole.mean()
+    assert mean is not None and mean.floats.tobytes() == (expected / (3 + 0.1 + 7)).astype(np.float32).tobytes()
