@@ -51,6 +51,14 @@ class Census:
         return None if self.sites is None else self.sites[np.searchsorted(self.clients, clients)]
 
 
+def among(ids: NDArray[np.int64], clients: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return whether each id is one of the clients, [n]. `clients` ascends, so no table of all ids is made."""
+    if not len(clients):
+        return np.zeros(len(ids), np.bool_)
+    found: NDArray[np.bool_] = clients[np.minimum(np.searchsorted(clients, ids), len(clients) - 1)] == ids
+    return found
+
+
 class ClientData(Protocol):
     """Samples as a worker reads them: inputs [n, *shape] and labels, in memory of their own; see `Work`."""
 

@@ -166,6 +166,8 @@ class DrawnDevices(Devices):
 
     def rate(self, seed: int, client: int) -> float:
         """Return a client's samples a second; they are constant in a run."""
+        if not self.spread:
+            return self.compute
         return self.compute * exp(self.spread * generator(seed, Purpose.DEVICE, 0, client).standard_normal())
 
     def compute_seconds(self, seed: int, client: int, samples: float) -> float:

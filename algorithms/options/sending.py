@@ -41,14 +41,14 @@ def send(
     entries = [(entry, place) for entry, place in resident.layouts.shared.places() if local.trains(entry)]
     if not entries or not lanes:
         return
-    models = [resident.stacks[entry] for entry, _ in entries]
+    models, places = [resident.stacks[entry] for entry, _ in entries], [place for _, place in entries]
     if (norm := uplink.clips_alone) is not None:
-        return _clip(models, [place for _, place in entries], lanes, received, norm)
-    index, columns = list(lanes), np.concatenate([np.r_[place] for _, place in entries])
-    sizes = [entry.size for entry, _ in entries]
+        return _clip(models, places, lanes, received, norm)
+    index, sizes = list(lanes), [entry.size for entry, _ in entries]
     trained = _gathered(models, index)
     same = all(each is received[0] for each in received)
-    rows = np.stack([each.floats[columns] for each in (received[:1] if same else received)])
+    given = received[:1] if same else received
+    rows = np.stack([np.concatenate([each.floats[place] for place in places]) for each in given])
     before = torch.from_numpy(rows).to(trained)
     change = trained - before
     residuals = [resident.slots[FEEDBACK][entry.name] for entry, _ in entries] if uplink.feedback else []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.clients import Census
+from algorithms.core.clients import Census, among
 from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError
 from algorithms.core.fleet import Fleet, Function, Reference
@@ -309,7 +309,7 @@ class Draft:
         if cohort is None:
             return
         fits = isinstance(cohort, np.ndarray) and cohort.ndim == 1 and cohort.dtype == np.int64
-        if not fits or (np.diff(cohort) <= 0).any() or not np.isin(cohort, known).all():
+        if not fits or (np.diff(cohort) <= 0).any() or not among(cohort, known).all():
             raise InputError(
                 f"option {option} draws the cohort {cohort}: must be ids of different training clients, ascending, as "
                 "an int64 array; use np.sort"

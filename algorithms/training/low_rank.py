@@ -284,6 +284,6 @@ class LowRank(Trainer):
             for name, change in zip((weight, bias), changes, strict=True):
                 if name is not None:
                     place = self._places[name]
-                    floats[place] = self._model.floats[place] * np.float64(weights @ s)
+                    np.multiply(self._model.floats[place], np.float64(weights @ s), out=floats[place])
                     floats[place] -= change.flatten().cpu().numpy()
         return floats

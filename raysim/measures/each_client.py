@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow.compute import index_in
 
 from algorithms import Algorithm, Block, Fleet, Output, State
 from algorithms.core.fleet import map_joined
@@ -187,4 +186,6 @@ def _scores(
 
 def _placed(clients: NDArray[np.int64], column: pa.Array, count: int) -> pa.Array:
     """Return a column of some clients as one of all; null for the others."""
-    return column.take(index_in(pa.array(np.arange(count)), pa.array(clients)))
+    places = np.full(count, -1)
+    places[clients] = np.arange(len(clients))
+    return column.take(pa.array(places, mask=places < 0))

@@ -164,7 +164,7 @@ class Evaluate(Function):
         self, worker: Worker, block: Block, values: Pairs, x: torch.Tensor, counts: NDArray[np.int64]
     ) -> Iterator[slice]:
         """Load one model after the other and yield its owners: with their personal state, or their own statistics."""
-        parts = torch.split(x, counts.tolist())
+        parts = torch.split(x, counts.tolist()) if self.own_statistics else ()
         for owners, location in self._runs(block):
             model, own = self._model(worker, values, location)
             worker.resident.load(model, own)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from algorithms.core.clients import among
 from raysim.store.journal import batches
 
 OUTCOMES = {"counted": "updates", "late": "late", "vanished": "vanished"}
@@ -55,7 +56,7 @@ def participation(
     sizes = _block_sizes(folder, arriving)
     for row, rows in _rounds(folder):
         ids, samples = rows.column("client").to_numpy(), rows.column("samples").to_numpy()
-        own = np.isin(ids, clients)  # `centralized` has rows of no client
+        own = among(ids, clients)  # `centralized` has rows of no client
         places = np.searchsorted(clients, ids[own])
         outcomes = rows.column("outcome").to_numpy(zero_copy_only=False) if timed else np.full(len(ids), "counted")
         for outcome, name in OUTCOMES.items():
