@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +253,11 @@ class PendingMap:
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     diverged: dict[int, DivergedError] = field(default_factory=dict)
     done: int = 0
+
+    @cached_property
+    def objects(self) -> int:
+        """Number of objects that all blocks leave behind."""
+        return sum(map(self.function.objects, self.blocks))
 
     def arguments(self, task: ActorTask) -> tuple[Function, Sequence[Block], Sequence[StoredValue]]:
         """Return the function, blocks and common values of the call for a task."""

@@ -186,8 +186,7 @@ class RayFleet:
         if self._pool.arrived or not self._pool.driver_may_help:
             return False
         for pending in self._maps:
-            objects = sum(map(pending.function.objects, pending.blocks))
-            nbytes = objects * (self.layouts.shared.nbytes + self.layouts.personal.nbytes)
+            nbytes = pending.objects * (self.layouts.shared.nbytes + self.layouts.personal.nbytes)
             holds = nbytes <= DRIVER_BYTES or pending.function.driver_may_hold
             if not (holds or self._pool.absence):
                 continue

@@ -48,7 +48,7 @@ def machine(folder: Path) -> str:
     used = torch.backends.cpu.get_cpu_capability()
     summaries = (read_summary(path, ()) for path in folder.glob("trials/*/*/summary.json"))
     gpus = sorted({summary["fingerprint"]["gpu"] for summary in summaries} - {"none"})
-    parts = f"{_processor()} ({used})", f"{os.cpu_count()} cores", *gpus, f"torch {torch.__version__}"
+    parts = f"{processor()} ({used})", f"{os.cpu_count()} cores", *gpus, f"torch {torch.__version__}"
     return ", ".join(parts)
 
 
@@ -89,7 +89,8 @@ def _metrics(path: Path) -> Iterator[bytes]:
             yield f"{RECORDED_NAMES.get(name, name)}:{column.to_pylist()!r}".encode()
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the name of the processor, or its architecture where the system does not tell."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

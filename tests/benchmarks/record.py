@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from raysim.reproduction.provenance import processor
 from tests.benchmarks.peers.loads import LOADS
 
 RECORD = Path(__file__).with_name("speed.json")
@@ -89,9 +90,10 @@ def save(name: str, figures: Mapping[str, float], repeats: int) -> None:
 def keep(name: str, entry: Mapping[str, Any]) -> None:
     """Keep an entry with the commit and the hardware that it is from."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    cores = f"{os.cpu_count()} cores, {platform.machine()}"
     origin = {
         "commit": commit.stdout.strip(),
-        "hardware": f"{os.cpu_count()} cores, {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
+        "hardware": f"{cores}, {processor()}, {torch.backends.cpu.get_cpu_capability()}",
         "torch": version("torch"),
         "ray": version("ray"),
     }
@@ -191,7 +193,8 @@ def _origin(record: Record, loads: Sequence[str]) -> str:
     groups: dict[tuple[str, int, str], list[str]] = {}
     for load in (load for load in loads if load in record):
         entry = record[load]
-        groups.setdefault((entry["commit"], entry["repeats"], entry["hardware"].split()[-1]), []).append(load)
+        *_, cpu = entry["hardware"].split(", ", 2)
+        groups.setdefault((entry["commit"], entry["repeats"], cpu), []).append(load)
     shown = {key: ", ".join(names).replace(MEMORY, "") for key, names in groups.items()}
     parts = [f"{names} at commit {commit}, {n} run{'s' * (n > 1)}, {cpu}" for (commit, n, cpu), names in shown.items()]
     return f"Medians: {'; '.join(parts)}."
