@@ -17,24 +17,29 @@ NUMBERS = 2**22
 time on a CPU, because they leave its cache, and more memory. Two samples always fit, because one alone has no batch
 statistics."""
 
+BATCH_NUMBERS = 2**24
+"""Largest number of values of a chunk's inputs where its samples are one batch, whose statistics count."""
 
-def chunk_size(values: int) -> int:
+
+def chunk_size(values: int, most: int = NUMBERS) -> int:
     """Return the number of samples in a chunk.
 
     Args:
         values: values of one sample, in the widest layer that it passes.
+        most: largest number of values of a chunk.
     """
-    return min(CHUNK, max(2, NUMBERS // max(1, values)))
+    return min(CHUNK, max(2, most // max(1, values)))
 
 
-def chunks(x: torch.Tensor, growth: float = 1.0) -> Iterator[slice]:
+def chunks(x: torch.Tensor, growth: float = 1.0, most: int = NUMBERS) -> Iterator[slice]:
     """Return slices of samples [n, *shape]; only the shape sets them, because sums and statistics depend on them.
 
     Args:
         x: samples.
         growth: values of a sample in the widest layer, for each of its own.
+        most: largest number of values of a chunk.
     """
-    size = chunk_size(int(x[:1].numel() * growth)) if len(x) else 1
+    size = chunk_size(int(x[:1].numel() * growth), most) if len(x) else 1
     return (slice(start, start + size) for start in range(0, len(x), size))
 
 

@@ -41,7 +41,7 @@ class Sum:
             np.multiply(packed.floats, weight, out=self.floats, dtype=np.float64)
         else:
             products = np.empty(min(PIECE, len(self.floats)))
-            for piece in _pieces(len(self.floats)):
+            for piece in _pieces(max(len(self.floats), len(packed.floats))):
                 sums = self.floats[piece]
                 sums += np.multiply(packed.floats[piece], weight, out=products[: len(sums)], dtype=np.float64)
         np.maximum(self.integers, packed.integers, out=self.integers)

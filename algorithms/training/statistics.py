@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from algorithms.core.batch_norm import live_batch_norms
-from algorithms.core.chunks import chunks
+from algorithms.core.chunks import BATCH_NUMBERS, chunks
 from algorithms.core.entries import Kind
 from algorithms.core.finite import require_finite
 from algorithms.core.fleet import Block, Fleet, Function, Output, blocks_over, map_joined
@@ -40,7 +40,7 @@ def add_statistics(total: Sum, resident: Resident, x: torch.Tensor) -> None:
     """
     layout = statistics_of(resident.layouts.whole)
     with _tracking(resident) as counters:
-        for part in chunks(x):
+        for part in chunks(x, most=BATCH_NUMBERS):
             chunk = x[part].to(resident.floating)
             if len(chunk) > 1 or not resident.refuses_single:
                 for counter in counters:

@@ -185,7 +185,7 @@ def _scores(
 
 
 def _placed(clients: NDArray[np.int64], column: pa.Array, count: int) -> pa.Array:
-    """Return a column of some clients as one of all; null for the others."""
+    """Return a column of different clients, by their ids below `count`, as one of all; null for the others."""
     places = np.full(count, -1)
     places[clients] = np.arange(len(clients))
     return column.take(pa.array(places, mask=places < 0))

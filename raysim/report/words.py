@@ -226,7 +226,7 @@ COMMAND_STAGES = {
     "plan": Stage("Plan", "#e6c88a", "prepare the samples, and try the model and the algorithms"),
     "fleet": Stage("Fleet", "#e07b54", "wait for Ray and its actors; nothing without Ray"),
     "training": Stage("Training", "#7d95a8", "the rounds, as the table of results counts them"),
-    "evaluation": Stage("Evaluation", "#c3ccd5", "evaluation, as far as no round ran beside it"),
+    "evaluation": Stage("Evaluation", "#c3ccd5", "evaluation that no round ran beside, and the scores of each client"),
     "files": Stage("Files", "#b58bb5", "everything else of an algorithm: the model, its checkpoints and its files"),
     "end": Stage("End", "#6fae8f", "end Ray and the loggers"),
     "report": Stage("Report", "#a3b8cc", "draw and write this page; the first page of a run cannot show it yet"),

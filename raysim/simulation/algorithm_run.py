@@ -99,7 +99,7 @@ def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
             arriving = [n for n, phase in enumerate(workers.algorithm.phases) if isinstance(phase.schedule, Arrivals)]
             accounts = files.accounts(workers.census.clients, arriving)
             scored = state, workers.algorithm, fleet, run.plan.targets, accounts
-            with spent.evaluating(), workers.keyed(Purpose.OWN_RECORD, state.round):
+            with spent.evaluating(lambda: fleet.starting), workers.keyed(Purpose.OWN_RECORD, state.round):
                 summary |= {} if workers.devices is None else {"kinds": by_kind(*scored)}
                 clients = run.plan.clients and run.plan.clients.table(*scored, plan.of_clients)
         summary["machine_traffic"] = traffic = fleet.by_node()

@@ -99,11 +99,13 @@ class RoundSeconds:
         return {"training": self.training, "fleet": fleet, "evaluation": self.evaluation}
 
     @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        """Add the seconds of the context to the evaluation."""
-        began = time.perf_counter()
-        yield
-        self.evaluation += time.perf_counter() - began
+    def evaluating(self, waited: Callable[[], float]) -> Iterator[None]:
+        """Add the seconds of the context to the evaluation, without those of `waited`, the wait for actors so far."""
+        began = time.perf_counter() - waited()
+        try:
+            yield
+        finally:
+            self.evaluation += time.perf_counter() - waited() - began
 
     def then(self, pass_on: Callable[[Mapping[str, Any]], object]) -> Callable[[Mapping[str, Any]], None]:
         """Return a function that adds a row of `metrics.parquet`, and passes it on."""

@@ -58,9 +58,11 @@ def test_rounds_are_summed_and_passed_on() -> None:
 def test_evaluation_after_the_rounds_is_added(clock: list[float]) -> None:
     spent = RoundSeconds()
     spent.then(lambda row: None)({"seconds": 2.0, "seconds_evaluate": 0.5})
-    with spent.evaluating():
-        clock[0] += 4
-    assert spent.parts(1.0) == {"training": 2.0, "fleet": 1.0, "evaluation": 4.5}
+    waited = [3.0]
+    with spent.evaluating(lambda: waited[0]):
+        clock[0] += 10
+        waited[0] += 6
+    assert spent.parts(9.0) == {"training": 2.0, "fleet": 9.0, "evaluation": 4.5}
 
 
 def test_the_process_began_before_its_first_line() -> None:
