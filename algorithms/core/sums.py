@@ -41,6 +41,7 @@ class Sum:
             np.multiply(packed.floats, weight, out=self.floats, dtype=np.float64)
         else:
             products = np.empty(min(PIECE, len(self.floats)))
+            # NumPy refuses the rest of a model that is longer than the sum.
             for piece in _pieces(max(len(self.floats), len(packed.floats))):
                 sums = self.floats[piece]
                 sums += np.multiply(packed.floats[piece], weight, out=products[: len(sums)], dtype=np.float64)

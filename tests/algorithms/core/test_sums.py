@@ -2,6 +2,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 
 import numpy as np
+import pytest
 
 from algorithms import Layout, Packed, Sum
 from algorithms.core.entries import Entry, Kind
@@ -76,3 +77,10 @@ def test_a_model_longer_than_a_piece_is_summed_whole() -> None:
     assert whole.floats.tobytes() == expected.tobytes()
     mean = whole.mean()
     assert mean is not None and mean.floats.tobytes() == (expected / (3 + 0.1 + 7)).astype(np.float32).tobytes()
+
+
+def test_a_model_longer_than_the_sum_is_refused() -> None:
+    # The sum ends with a piece, so that the rest of the model is a piece of its own.
+    integers = np.zeros(0, np.int64)
+    with pytest.raises(ValueError, match="shape"):
+        Sum(np.ones(PIECE), integers, "float32", 1.0).add(Packed(np.ones(PIECE + 16, np.float32), integers), 1)

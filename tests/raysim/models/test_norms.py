@@ -374,6 +374,21 @@ def test_a_pass_over_statistics_corrects_no_batch_by_another() -> None:
     np.testing.assert_allclose(found[1], found[0], rtol=1e-12)
 
 
+def test_a_batch_of_a_pass_over_statistics_is_larger_than_a_chunk_of_an_evaluation() -> None:
+    module = nn.Sequential(nn.BatchNorm2d(3)).double()
+    resident = Resident(module, Sharing().divide(Layout.of(module)), torch.zeros(3, 64, 64))
+    x = torch.randn(400, 3, 64, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    first, *others = resident.chunks(x)
+    assert others
+    x[first.stop :] += 10  # two batches would not have the variance of the whole
+    total = Sum.zero(statistics_of(resident.layouts.whole))
+    add_statistics(total, resident, x)
+    mean = total.mean()
+    assert mean is not None
+    found = statistics_of(resident.layouts.whole).unpack(mean)
+    np.testing.assert_allclose(found["0.running_var"], x.var((0, 2, 3)).numpy(), rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [({"r_max": 0.5}, "renorm_r_max is 0.5"), ({"d_max": -1}, "renorm_d_max"), ({"r_end": 3}, "renorm_r_end is 3")],
