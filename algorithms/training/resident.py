@@ -92,6 +92,12 @@ class Resident:
         self._fill(self._floats, lane, shared.floats, personal.floats)
         self._fill(self._integers, lane, shared.integers, personal.integers)
 
+    def load_personal(self, personal: Packed) -> None:
+        """Load the personal entries of a client into lane 0, beside the shared ones that it holds."""
+        layout = self.layouts.shared
+        self._fill(self._floats[:, layout.floats :], 0, personal.floats)
+        self._fill(self._integers[:, layout.integers :], 0, personal.integers)
+
     def load_stack(self, shared: Sequence[Packed], personal: Sequence[Packed]) -> None:
         """Load the first lanes, one for each model; a model that many lanes receive is copied to the device once."""
         if not self._host:
@@ -181,7 +187,7 @@ class Resident:
     def _fill(self, lanes: torch.Tensor, lane: int, *parts: np.ndarray) -> None:
         # Use numpy: torch refuses read-only views on shared memory.
         if self._host:
-            np.concatenate(parts, out=self._host[lanes.dtype][lane])
+            np.concatenate(parts, out=lanes.numpy()[lane])
         else:
             lanes[lane].copy_(torch.from_numpy(np.concatenate(parts)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -12,6 +13,9 @@ import torch
 from torch.utils import deterministic
 
 from raysim.common.errors import InputError
+
+LOADED_SECONDS = time.process_time()
+"""CPU seconds until this process had imported torch. Every process that imports it needs about as many."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 

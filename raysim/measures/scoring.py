@@ -165,9 +165,14 @@ class Evaluate(Function):
     ) -> Iterator[slice]:
         """Load one model after the other and yield its owners: with their personal state, or their own statistics."""
         parts = torch.split(x, counts.tolist()) if self.own_statistics else ()
+        loaded = None
         for owners, location in self._runs(block):
             model, own = self._model(worker, values, location)
-            worker.resident.load(model, own)
+            if model is loaded:
+                worker.resident.load_personal(own)
+            else:
+                worker.resident.load(model, own)
+            loaded = None if self.own_statistics else model
             if self.own_statistics:
                 statistics = Sum.zero(statistics_of(worker.resident.layouts.whole))
                 for samples in parts[owners]:

@@ -12,6 +12,7 @@ import ray
 
 from raysim.common.errors import StoppedError
 from raysim.fleet import outlook
+from raysim.fleet.machine import LOADED_SECONDS
 from raysim.fleet.outlook import Outlook
 from raysim.simulation.stop import Stop
 from raysim.watching.progress import Watcher
@@ -33,11 +34,20 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-@pytest.mark.parametrize(("seconds", "updates", "is_long"), [(2, 69, True), (2, 68, False), (0.5, 10_000, False)])
-def test_a_run_is_long_if_the_updates_left_take_ten_seconds(
-    seconds: float, updates: int, is_long: bool, clock: list[float]
+@pytest.mark.parametrize(
+    ("worth", "seconds", "updates", "is_long"),
+    [(10, 2, 69, True), (10, 2, 68, False), (10, 0.5, 10_000, False), (20, 2, 119, True), (20, 2, 118, False)],
+)
+def test_a_run_is_long_if_the_updates_left_take_as_long_as_actors_are_worth(
+    worth: float,
+    seconds: float,
+    updates: int,
+    is_long: bool,
+    clock: list[float],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After 8 updates that begin the measurement, 10 more take the seconds: at 0.2 s each, 51 left are long enough."""
+    """After 8 updates that begin the measurement, 10 more take 2 s: 51 left take more than 10 s, 101 more than 20 s."""
+    monkeypatch.setattr(outlook, "WORTH_SECONDS", worth)
     run = Outlook(updates)
     assert not run.is_long
     run.add(8)
@@ -45,6 +55,12 @@ def test_a_run_is_long_if_the_updates_left_take_ten_seconds(
     clock[0] += seconds
     run.add(10)
     assert run.is_long == is_long
+
+
+def test_slow_imports_make_actors_worth_less() -> None:
+    """Their processes import the same; this process has imported torch, and done other things since."""
+    assert 0 < LOADED_SECONDS < time.process_time()
+    assert outlook.WORTH_SECONDS == 10 * LOADED_SECONDS
 
 
 @pytest.mark.parametrize("blocks", [0, 1])
@@ -114,7 +130,8 @@ def test_a_short_run_is_done_without_ray(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("own_ray")
-def test_ray_starts_in_a_run_that_proves_long(tmp_path: Path) -> None:
+def test_ray_starts_in_a_run_that_proves_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlook, "WORTH_SECONDS", 10.0)  # this process may have computed long before it imported torch
     watcher = UntilActors(tmp_path / "run" / "run.log")
     with pytest.raises(StoppedError):
         quick_run({**ONE_ACTOR, "rounds": 1_000}, tmp_path / "run", watcher=watcher, stop=watcher.stop)
