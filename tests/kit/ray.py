@@ -16,7 +16,7 @@ from raysim.config.tables import FleetTable
 from raysim.fleet.calls import START_SECONDS, fetch_results
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.pool import ActorPool
-from raysim.fleet.ray_runtime import environment, lean, patient, running
+from raysim.fleet.ray_runtime import NICENESS, environment, lean, patient, running
 from raysim.fleet.traffic import Traffic
 
 CPUS = 8
@@ -41,9 +41,11 @@ def moved_since(before: Traffic, now: Traffic) -> Traffic:
 def slight() -> Iterator[None]:
     """Make a Ray that starts in the context leave out what no test needs: it takes seconds of a core.
 
-    These are a worker per CPU before an actor wants one, and the agent of each node that answers Prometheus.
+    These are a worker per CPU before an actor wants one, and the agent of each node that answers Prometheus. Actors are
+    as urgent as their driver: with Ray's niceness they would hardly run beside other test processes.
     """
-    with environment({"RAY_prestart_worker_first_driver": "0"}), pytest.MonkeyPatch.context() as patch:
+    wanted = {"RAY_prestart_worker_first_driver": "0", NICENESS: "0"}
+    with environment(wanted), pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             ray._private.utils, "get_dashboard_dependency_error", lambda: ImportError("left out"), raising=False
         )
