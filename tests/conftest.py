@@ -31,6 +31,9 @@ hypothesis.settings.register_profile("raysim", deadline=None)
 hypothesis.settings.load_profile("raysim")
 MEMORY = Memory()
 
+# Collecting the tests makes a million objects and hardly any garbage.
+gc.disable()
+
 
 @pytest.fixture(scope="session")
 def shared_ray() -> Iterator[SharedRay]:
@@ -69,6 +72,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pytest_collection_finish() -> None:
     MEMORY.give_back()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
