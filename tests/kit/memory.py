@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-GROWTH = 2**26
+GROWTH = 2**27
 """Bytes by which a process may grow before its memory is given back."""
 
 

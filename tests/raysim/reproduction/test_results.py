@@ -1,6 +1,7 @@
 """The pages of results say what the records say, and the records fit the files."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,25 +10,26 @@ from docs.reproductions.collect import HERE, README, RESULTS, pages, reasons, re
 from docs.reproductions.judges import END, judges, with_table
 from raysim.common.errors import InputError
 from raysim.reproduction.claim import WORDS, Claim
-from raysim.reproduction.file import Reproduction, differences, read_reproduction, reproductions
+from raysim.reproduction.file import differences, read_reproduction, reproductions
 from raysim.reproduction.page import UNTESTED, verdict_text
 from raysim.reproduction.provenance import setting_of
 
 RECORDS = {record["name"]: record for record in records()}
-EVERY = [read_reproduction(name) for name in reproductions()]
+read = cache(read_reproduction)
 
 
 def test_the_pages_say_what_the_records_say() -> None:
-    written = pages(records(), EVERY)
+    every = [read(name) for name in reproductions()]
+    written = pages(records(), every)
     assert {name: (HERE / name).read_text(encoding="utf-8") for name in written} == written
-    table = judges(records(), EVERY)
+    table = judges(records(), every)
     assert table in written["index.md"] and f"{table}\n{END}" in README.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_a_record_is_of_its_file(name: str) -> None:
     """The claims are those of the file, all keys of them, and what was run is what the file says today."""
-    record, reproduction = RECORDS[name], read_reproduction(name)
+    record, reproduction = RECORDS[name], read(name)
     keys = set(Claim.model_fields) - set(WORDS)
     claims = [{key: row[key] for key in row if key in keys} for row in record["claims"]]
     own = [each.model_dump(mode="json", exclude_none=True, include=keys) for each in reproduction.claims]
@@ -38,12 +40,12 @@ def test_a_record_is_of_its_file(name: str) -> None:
         assert figure["file"] is None or (RESULTS / name / figure["file"]).is_file()
 
 
-@pytest.mark.parametrize("reproduction", EVERY, ids=lambda each: each.name)
-def test_a_claim_without_a_test_says_why(reproduction: Reproduction) -> None:
+@pytest.mark.parametrize("name", reproductions())
+def test_a_claim_without_a_test_says_why(name: str) -> None:
     """And only such a claim does; a cause belongs to a claim that is off."""
-    record = RECORDS.get(reproduction.name, {"claims": []})
+    record = RECORDS.get(name, {"claims": []})
     verdicts = {row["says"]: row["verdict"] for row in record["claims"]}
-    for claim in reproduction.claims:
+    for claim in read(name).claims:
         verdict = verdicts.get(claim.says, UNTESTED)
         assert (claim.untested is None) == (verdict != UNTESTED), claim.says
         assert claim.cause is None or verdict == "does not hold", claim.says
