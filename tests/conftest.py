@@ -31,9 +31,6 @@ hypothesis.settings.register_profile("raysim", deadline=None)
 hypothesis.settings.load_profile("raysim")
 MEMORY = Memory()
 
-# Collecting the tests makes a million objects and hardly any garbage.
-gc.disable()
-
 
 @pytest.fixture(scope="session")
 def shared_ray() -> Iterator[SharedRay]:
@@ -70,9 +67,18 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FigureCanvasSVG, "print_svg", print_svg)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without a search for garbage: they make a million objects and hardly any garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
     MEMORY.give_back()
-    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -64,7 +64,7 @@ def choose(
     - Otherwise on a CPU: vectorised if the model has no convolution and at most 2^18 values, and blocks have at
       least 8 clients; else sequential.
     - Sequential in place of vectorised with an `lr_schedule`, or if a step of two lanes fails, the model draws random
-      numbers itself, or a hook sees a gradient.
+      numbers itself, or a hook sees the gradient of a parameter.
 
     Args:
         local: content of a client update.
@@ -165,9 +165,8 @@ def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor, label
     """Try one step of two lanes, on zeros; return the reason if a stack cannot be trained, else ""."""
     if local.lr_schedule != "constant":
         return "client updates of different lengths have different learning rates at a step of local.lr_schedule"
-    layers = [layer._backward_hooks or layer._backward_pre_hooks for layer in module.modules()]
-    if any((*layers, *(parameter._backward_hooks for parameter in module.parameters()))):
-        return "the model has hooks on gradients, and a stack does not call them"
+    if any(parameter._backward_hooks for parameter in module.parameters()):
+        return "the model has hooks on its parameters, and a stack does not call them"
     tried = keyed(deepcopy(module))
     if draws(tried, sample):
         return "the model draws random numbers of its own"

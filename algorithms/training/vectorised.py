@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.func import functional_call, vmap
+from torch.func import functional_call, grad_and_value, vmap
 
 from algorithms.core.batch_norm import train_mode
 from algorithms.core.entries import Entry
@@ -54,12 +54,12 @@ class Vectorised(Trainer):
         others = {e: stack for e, stack in self._resident.stacks.items() if e.name not in trained}
         contrast = local.method.checked_loss_term(self._resident.module, steps)
         # An attribute would be a circle: the trainer and its models would stay until a search for garbage.
-        losses = vmap(self._loss, in_dims=(*[0] * 6, None, None))
+        gradient = vmap(grad_and_value(self._loss), in_dims=(*[0] * 6, None, None))
         taken: list[Taken] = []
         with as_products(self._products), nullcontext() if contrast is None else closing(contrast):
             for batch in stacked_batches(works):
                 masks = self._masks.draw(works[batch.lanes], batch.size)
-                step = partial(self._step, losses, steps, others, batch.lanes, local.loss, contrast, tuple(masks))
+                step = partial(self._step, gradient, steps, others, batch.lanes, local.loss, contrast, tuple(masks))
                 values = self._launch(lr, step, (batch.x, batch.y, *masks.values()), batch)
                 taken.append((batch.lanes, batch.labels, values))
         steps.finish(local.method.finish, [len(work.batches) for work in works])
@@ -67,7 +67,7 @@ class Vectorised(Trainer):
 
     def _step(
         self,
-        losses: Callable[..., torch.Tensor],
+        gradient: Callable[..., tuple[Tensors, torch.Tensor]],
         steps: LocalSteps,
         others: Mapping[Entry, torch.Tensor],
         lanes: slice,
@@ -78,10 +78,10 @@ class Vectorised(Trainer):
         y: torch.Tensor,
         *masks: torch.Tensor,
     ) -> torch.Tensor:
-        """Take a step of some lanes along the gradient of their losses; return the losses, [k].
+        """Take a step of some lanes along a gradient of `_loss`; return their losses, [k].
 
         Args:
-            losses: `_loss`, mapped over lanes.
+            gradient: gradient and value of the loss, mapped over lanes.
             steps: local steps.
             others: stacks of the entries that do not train.
             lanes: the lanes, k of them.
@@ -92,22 +92,18 @@ class Vectorised(Trainer):
             y: labels, [k, n, ...].
             masks: masks of dropout, [k, n, ...] each.
         """
-        parameters = {name: stack[lanes].detach().requires_grad_() for name, stack in steps.weights.items()}
+        parameters = {name: stack[lanes] for name, stack in steps.weights.items()}
         # Batch norm tracks its statistics in place. Under vmap it silently tracks nothing if the lanes of a buffer
         # are not neighbours in memory, so track in copies.
         tracked = {e.name: stack[lanes].clone() for e, stack in others.items() if not e.is_parameter}
         fixed = {e.name: stack[lanes] for e, stack in others.items() if e.is_parameter}
         anchors = () if contrast is None else contrast.anchors(lanes)
         drawn = dict(zip(names, masks, strict=True))
-        values = losses(parameters, tracked | fixed, drawn, x, y, anchors, loss, contrast)
-        # No lane's loss depends on another's parameters. Autograd outside of the map is faster than `torch.func.grad`
-        # inside, keeps no graph for second derivatives, and does not import PyTorch's compiler.
-        weights = list(parameters.values())
-        gradients = torch.autograd.grad(values.sum(), weights, materialize_grads=True) if weights else ()
+        gradients, values = gradient(parameters, tracked | fixed, drawn, x, y, anchors, loss, contrast)
         for entry, stack in others.items():
             if not entry.is_parameter:
-                stack[lanes] = tracked[entry.name].detach()
-        steps(list(gradients), lanes)
+                stack[lanes] = tracked[entry.name]
+        steps([gradients[name] for name in parameters], lanes)
         return values.detach()
 
     def _loss(
@@ -120,7 +116,7 @@ class Vectorised(Trainer):
         anchors: Any,
         loss: Loss,
         contrast: Contrast | None,
-    ) -> torch.Tensor:
+    ) -> object:
         with torch.autocast(self._resident.device.type, torch.bfloat16, enabled=self._autocast):
             mean = loss.mean(functional_call(self._resident.module, (parameters, buffers, masks), (x,)), y)
             return mean if contrast is None else mean + contrast(anchors, {**buffers, **masks}, x)

@@ -14,8 +14,11 @@ from torch.utils import deterministic
 
 from raysim.common.errors import InputError
 
-LOADED_SECONDS = time.process_time()
-"""CPU seconds until this process had imported torch. Every process that imports it needs about as many."""
+LOADED_SECONDS = min(time.process_time(), 10.0)
+"""CPU seconds until this process had imported torch; every process that imports it needs about as many.
+
+A process that computed for long before it imported this module would count too much, so there is a limit.
+"""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 

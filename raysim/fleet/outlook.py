@@ -19,7 +19,7 @@ FIRST_SECONDS = 1.0
 UNSEEN_SECONDS = 5.0
 """Seconds after which a run is long if not even two blocks have ended."""
 
-LONG_SECONDS = 30.0
+LONG_SECONDS = max(30.0, WORTH_SECONDS)
 """Seconds after which a run is long whatever its estimate says: evaluations and later algorithms may take longer."""
 
 

@@ -17,6 +17,7 @@ from algorithms.core.clients import SamplePart
 from algorithms.core.sums import Sum
 from algorithms.parts.client_update import NO_INPUT, ClientUpdates
 from algorithms.training.batches import batch_losses
+from algorithms.training.folding import is_known
 from algorithms.training.loss import CrossEntropy, Loss, known
 from algorithms.training.statistics import add_statistics, load_statistics, statistics_of
 from raysim.common.errors import InputError
@@ -166,13 +167,15 @@ class Evaluate(Function):
         """Load one model after the other and yield its owners: with their personal state, or their own statistics."""
         parts = torch.split(x, counts.tolist()) if self.own_statistics else ()
         loaded = None
+        # A user's own layer may change shared entries in a pass.
+        leaves = all(is_known(layer) for layer in worker.resident.module.modules())
         for owners, location in self._runs(block):
             model, own = self._model(worker, values, location)
             if model is loaded:
                 worker.resident.load_personal(own)
             else:
                 worker.resident.load(model, own)
-            loaded = None if self.own_statistics else model
+            loaded = model if leaves and not self.own_statistics else None
             if self.own_statistics:
                 statistics = Sum.zero(statistics_of(worker.resident.layouts.whole))
                 for samples in parts[owners]:

@@ -12,7 +12,6 @@ import ray
 
 from raysim.common.errors import StoppedError
 from raysim.fleet import outlook
-from raysim.fleet.machine import LOADED_SECONDS
 from raysim.fleet.outlook import Outlook
 from raysim.simulation.stop import Stop
 from raysim.watching.progress import Watcher
@@ -31,6 +30,8 @@ ONE_ACTOR: dict[str, Any] = {
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
     monkeypatch.setattr(outlook.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(outlook, "WORTH_SECONDS", 10.0)
+    monkeypatch.setattr(outlook, "LONG_SECONDS", 30.0)
     return now
 
 
@@ -55,12 +56,6 @@ def test_a_run_is_long_if_the_updates_left_take_as_long_as_actors_are_worth(
     clock[0] += seconds
     run.add(10)
     assert run.is_long == is_long
-
-
-def test_slow_imports_make_actors_worth_less() -> None:
-    """Their processes import the same; this process has imported torch, and done other things since."""
-    assert 0 < LOADED_SECONDS < time.process_time()
-    assert outlook.WORTH_SECONDS == 10 * LOADED_SECONDS
 
 
 @pytest.mark.parametrize("blocks", [0, 1])
