@@ -125,6 +125,44 @@ def test_tens_of_thousands_of_clients(federation: Callable[..., InlineFleet]) ->
     )
 
 
+class Counting(torch.nn.Module):
+    """A layer that changes an entry in every pass, and whose outputs depend on it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("passes", torch.ones(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.passes *= 2
+        return x * self.passes
+
+
+class Parts(Memory):
+    """The samples of clients with models of their own, [20, n, 4], as one block after the other asks for them."""
+
+    def samples(self, client: int, part: str) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.x[client], self.y[client]
+
+
+@pytest.mark.parametrize("layers", [[], [Counting()]], ids=["known layers", "a layer of one's own"])
+def test_clients_with_models_of_their_own_do_not_see_each_other(
+    layers: list[torch.nn.Module],
+    federation: Callable[..., InlineFleet],  # noqa: F811
+) -> None:
+    module = torch.nn.Sequential(*perceptron(norm=True), *layers)
+    algorithm = fedbn(Participation(), LOCAL)
+    fleet = federation(clients([3, 3, 3]), module, algorithm.sharing)
+    fleet._worker = replace(fleet._worker, data=Parts())  # type: ignore[arg-type]
+    state = next_round(begin(module, fleet, 0, 1), algorithm, fleet)
+    target = EvaluationTarget("local", np.arange(3), np.full(3, 3), "test")
+    each = [replace(target, owners=np.array([client]), sizes=np.full(1, 3)) for client in range(3)]
+    together, *alone = (
+        evaluate(state, algorithm, fleet, Targets((one,), (METRICS["loss"],)))["local_loss"] for one in (target, *each)
+    )
+    assert len({*alone}) == 3
+    assert together == pytest.approx(np.mean(alone), rel=1e-9)
+
+
 @pytest.mark.parametrize("parts", [1, 7])
 def test_the_auc_of_a_confident_model_is_that_of_its_logits(
     federation: Callable[..., InlineFleet],  # noqa: F811
