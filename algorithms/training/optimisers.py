@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from inspect import unwrap
 from typing import Any
 
 import torch
 
 from algorithms.core.errors import InputError
+from algorithms.training.compiler import take_step
 from algorithms.training.steps import LocalSteps, Tensors
 
 Stored = tuple[torch.Tensor, bool]
 """State of a parameter, [lanes, ...], and whether it has the parameter's shape; else it is a number a lane."""
-
-# PyTorch wraps these methods, and each step, to keep its compiler away. For that their first call imports the compiler:
-# 900 modules, and a second or more of each process. With this mark the wrapper calls the method as it is.
-for _method in (torch.optim.Optimizer.__init__, torch.optim.Optimizer.add_param_group):
-    setattr(unwrap(_method), "__dynamo_disable", unwrap(_method))
 
 
 @dataclass(frozen=True)
@@ -63,8 +58,7 @@ class TorchOptimiser:
                     name: stack[lanes] if is_shaped else stack[lanes.start].clone()
                     for name, (stack, is_shaped) in stacks.items()
                 }
-        with torch.no_grad():
-            unwrap(type(optimiser).step)(optimiser)
+        take_step(optimiser)
         if not memory:
             memory += [{} for _ in weights]
         for weight, stacks in zip(weights, memory, strict=True):

@@ -15,6 +15,7 @@ from torch.func import functional_call, grad, vmap
 from algorithms.core.entries import Kind
 from algorithms.core.layout import Layout, Packed
 from algorithms.core.report import REPORTED
+from algorithms.training.compiler import left_out
 from algorithms.training.local import Local
 from algorithms.training.loss import labelled
 from algorithms.training.resident import Resident
@@ -186,7 +187,8 @@ def _mean_square(finished: FinishedUpdate, batches: Sequence[NDArray[np.int64]])
     most = 1 if finished.local.compute.execution == "sequential" else MAPPED
     squares = []
     for x, y in _gathered(finished.work, batches, most):
-        squares.append(alone(x[0], y[0]).view(1) if len(x) == 1 else vmap(mapped)(x, y))
+        with left_out():
+            squares.append(alone(x[0], y[0]).view(1) if len(x) == 1 else vmap(mapped)(x, y))
     return float(torch.cat(squares).double().mean())
 
 

@@ -15,6 +15,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from algorithms.core.batch_norm import train_mode
 from algorithms.core.entries import Entry
 from algorithms.training.batches import Taken, losses_of, stacked_batches
+from algorithms.training.compiler import left_out
 from algorithms.training.contrast import Contrast
 from algorithms.training.dropout import Masks
 from algorithms.training.local import Compute, Local
@@ -99,7 +100,8 @@ class Vectorised(Trainer):
         fixed = {e.name: stack[lanes] for e, stack in others.items() if e.is_parameter}
         anchors = () if contrast is None else contrast.anchors(lanes)
         drawn = dict(zip(names, masks, strict=True))
-        gradients, values = gradient(parameters, tracked | fixed, drawn, x, y, anchors, loss, contrast)
+        with left_out():
+            gradients, values = gradient(parameters, tracked | fixed, drawn, x, y, anchors, loss, contrast)
         for entry, stack in others.items():
             if not entry.is_parameter:
                 stack[lanes] = tracked[entry.name]
