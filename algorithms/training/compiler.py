@@ -12,12 +12,13 @@ from typing import Any
 
 import torch
 
-NAME = "_dynamo"
+COMPILER = "_dynamo"
+"""Name of the compiler in `torch`."""
 
-# PyTorch wraps these methods to keep its compiler away, and imports it for that in their first call. With this mark the
-# wrapper calls the method as it is.
-for _method in (torch.optim.Optimizer.__init__, torch.optim.Optimizer.add_param_group):
-    setattr(unwrap(_method), "__dynamo_disable", unwrap(_method))
+# PyTorch wraps this method, which its optimisers call when they are made, to keep the compiler away, and imports the
+# compiler for that. With this mark the wrapper calls the method as it is.
+_made = unwrap(torch.optim.Optimizer.add_param_group)
+setattr(_made, "__dynamo_disable", _made)
 
 
 class _StandIn(ModuleType):
@@ -29,12 +30,12 @@ class _StandIn(ModuleType):
     compiled_autograd = SimpleNamespace(_disable=nullcontext)
 
     def __getattr__(self, name: str) -> Any:
-        if vars(torch).get(NAME) is self:
-            delattr(torch, NAME)
-        return getattr(import_module(f"torch.{NAME}"), name)
+        if vars(torch).get(COMPILER) is self:
+            delattr(torch, COMPILER)
+        return getattr(import_module(f"torch.{COMPILER}"), name)
 
 
-_STAND_IN = _StandIn(f"torch.{NAME}")
+_STAND_IN = _StandIn(f"torch.{COMPILER}")
 
 
 def take_step(optimiser: torch.optim.Optimizer) -> None:
@@ -49,12 +50,12 @@ def left_out() -> Iterator[None]:
 
     PyTorch would import it to switch its own autograd off meanwhile.
     """
-    if NAME in vars(torch) or f"torch.{NAME}" in sys.modules:
+    if COMPILER in vars(torch) or f"torch.{COMPILER}" in sys.modules:
         yield
         return
-    setattr(torch, NAME, _STAND_IN)
+    setattr(torch, COMPILER, _STAND_IN)
     try:
         yield
     finally:
-        if vars(torch).get(NAME) is _STAND_IN:
-            delattr(torch, NAME)
+        if vars(torch).get(COMPILER) is _STAND_IN:
+            delattr(torch, COMPILER)
