@@ -42,6 +42,21 @@ class MistakesError(InputError):
         return "\n".join(map(str, self.args))
 
 
+LISTED = {
+    "algorithm.name": "algorithms",
+    "data.dataset": "datasets",
+    "evaluate.metrics": "metrics",
+    "local.loss": "losses",
+    "local.optimizer": "optimisers",
+    "model.name": "models",
+    "partition.scheme": "schemes",
+    "recipe": "recipes",
+    "reproduction": "reproductions",
+    "uplink.stages": "uplink",
+}
+"""Kinds of `raysim list`, by the key whose names it lists."""
+
+
 class UnknownError(InputError):
     """Unknown name or key.
 
@@ -51,7 +66,8 @@ class UnknownError(InputError):
         allowed: known names.
         nearest: question that names the nearest known name; by default about the nearest of `allowed`, if one is near.
         most: number of known names to list.
-        more: remedy where no known name is near, such as a command that describes all names.
+        more: remedy where no known name is near, such as a command that describes all names; by default that of
+            `LISTED`, or to use one of them.
     """
 
     def __init__(
@@ -61,12 +77,14 @@ class UnknownError(InputError):
         allowed: Collection[str],
         nearest: str = "",
         most: int = MAX_NAMES,
-        more: str = "use one of them",
+        more: str = "",
     ) -> None:
         self.what, self.name, self.allowed = what, name, list(allowed)
         names = list(dict.fromkeys(self.allowed))
         listed = names if len(names) <= most else [*names[: most - 2], "...", names[-1]]
         question = nearest or suggestion(name, names).removeprefix("; ")
+        kind = LISTED.get(what.partition(" ")[0])
+        more = more or (f"see `raysim list {kind}`" if kind else "use one of them")
         must = f"must be one of {', '.join(listed)}; {more}"
         super().__init__(f"unknown {what}: {question} It {must}" if question else f"unknown {what}: {must}")
 
