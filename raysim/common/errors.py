@@ -52,7 +52,7 @@ LISTED = {
     "partition.scheme": "schemes",
     "recipe": "recipes",
     "reproduction": "reproductions",
-    "uplink.stages": "uplink",
+    "uplink.chain": "uplink",
 }
 """Kinds of `raysim list`, by the key whose names it lists."""
 

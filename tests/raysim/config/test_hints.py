@@ -2,7 +2,8 @@
 
 import pytest
 
-from raysim.common.errors import InputError, each_error
+from raysim.cli.files import KINDS
+from raysim.common.errors import LISTED, InputError, each_error
 from raysim.config.experiment import Experiment, _tables
 from raysim.config.hints import SYNONYMS, _known
 from raysim.config.read import changed, read
@@ -42,6 +43,20 @@ def test_a_wrong_key_names_the_nearest_right_one(change: str, hint: str) -> None
     for line in refusals([change], BOTH):
         assert line.startswith("unknown key ") and (f": did you mean {hint} It must be one of " in line) == bool(hint)
         assert "; see `raysim list keys " in line
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *((key, "zzzzzz") for key in ("algorithm.name", "local.loss", "model.name", "partition.scheme")),
+        ("evaluate.metrics", '["zzzzzz"]'),
+        ("uplink.chain", '[{name = "zzzzzz"}]'),
+    ],
+)
+def test_an_unknown_name_names_the_list_of_known_ones(key: str, value: str) -> None:
+    (line,) = refusals([f"{key}={value}"])
+    kind = line.rpartition("; see `raysim list ")[2].removesuffix("`")
+    assert kind in KINDS and LISTED[line.removeprefix("unknown ").partition(" ")[0]] == kind
 
 
 def test_a_key_of_an_algorithm_that_the_file_lacks_names_the_algorithm() -> None:
