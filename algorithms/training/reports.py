@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -176,24 +176,17 @@ def _mean_square(finished: FinishedUpdate, batches: Sequence[NDArray[np.int64]])
     def loss(parameters: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return finished.local.loss.mean(functional_call(resident.module, (parameters, entries), (x,)), y)
 
-    def mapped(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return _square(grad(loss)(trained, x, y).values())
-
-    def alone(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        weights = {name: value.detach().requires_grad_() for name, value in trained.items()}
-        return _square(torch.autograd.grad(loss(weights, x, y), list(weights.values()), materialize_grads=True))
+    def square(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        gradients: dict[str, torch.Tensor] = grad(loss)(trained, x, y)
+        return torch.stack([g.square().sum() for g in gradients.values()]).sum()
 
     # Sequential training may have a model that cannot be mapped.
     most = 1 if finished.local.compute.execution == "sequential" else MAPPED
     squares = []
     for x, y in _gathered(finished.work, batches, most):
         with left_out():
-            squares.append(alone(x[0], y[0]).view(1) if len(x) == 1 else vmap(mapped)(x, y))
+            squares.append(square(x[0], y[0]).view(1) if len(x) == 1 else vmap(square)(x, y))
     return float(torch.cat(squares).double().mean())
-
-
-def _square(gradients: Iterable[torch.Tensor]) -> torch.Tensor:
-    return torch.stack([g.square().sum() for g in gradients]).sum()
 
 
 def _gathered(
