@@ -11,6 +11,7 @@ import pyarrow as pa
 from partitioning.common.bounds import check_columns, check_expansion, check_rows
 from partitioning.common.columns import repeated
 from partitioning.common.errors import InputError
+from partitioning.common.unreadable import UNREADABLE
 
 BATCH_BYTES = 16 * 2**20
 """Approximate limit of a batch in bytes; a single larger row, or a larger block of the file, exceeds it."""
@@ -105,7 +106,7 @@ def reading(path: Path, form: str) -> Iterator[None]:
         ) from error
     except InputError:
         raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise InputError(f"{path} cannot be read as {form} ({error}): export it again") from error
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from partitioning.common.errors import InputError
 from partitioning.common.paths import open_regular, regular
+from partitioning.common.unreadable import UNREADABLE
 
 SHARD_BYTES = 256 * 2**20
 """Size of a shard, in bytes, after which the next client starts a new one."""
@@ -156,7 +157,7 @@ def reading(path: Path) -> Iterator[None]:
     """Turn a failure of Arrow on a file with the right checksum into InputError."""
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except UNREADABLE as error:
         raise InputError(f"{path} cannot be read ({error}): make the population again") from error
 
 

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from partitioning.common import bounds
 from partitioning.common.columns import check_rows, has_nulls
 from partitioning.common.paths import read_text, regular
+from partitioning.common.unreadable import UNREADABLE
 from partitioning.sources.parquet import decoded_bytes, decoded_sizes, encoded_columns, groups_at_once
 from raysim.common.errors import InputError
 from raysim.data.arrays import flat
@@ -158,7 +159,7 @@ def table_of(path: Path, words: Sequence[str] = ()) -> pa.Table:
             return read_parquet(path)
         kinds = csv.ConvertOptions(column_types=dict.fromkeys(words, pa.string()))
         return read_delimited(path, convert_options=kinds)
-    except (pa.ArrowException, OSError) as error:
+    except UNREADABLE as error:
         raise damaged(path, str(error).partition("\n")[0]) from error
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from partitioning.common.columns import check_text
 from partitioning.common.paths import regular
+from partitioning.common.unreadable import UNREADABLE
 from partitioning.sources.parquet import rows_at_once
 from raysim.common.errors import InputError, unknown
 
@@ -128,7 +129,7 @@ class DeviceSource:
         """Turn errors of reading the file into an InputError."""
         try:
             yield
-        except (OSError, pa.ArrowException) as error:
+        except UNREADABLE as error:
             raise InputError(f"{self._name}: must be a readable Parquet file ({error}); check the file") from None
 
     def _checked(self, batch: pa.RecordBatch) -> DeviceRows:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from partitioning import InputError, Population, fetch
 from partitioning.common.paths import read_parquet, read_text
+from partitioning.common.unreadable import UNREADABLE
 from partitioning.store.remote import is_uri
 from raysim.common.names import CLIENTS, CONFIG, EDGES, POPULATION, STOPPED, SUMMARY
 from raysim.config.read import algorithm_names
@@ -151,7 +152,7 @@ def readable_table(path: Path, remedy: str) -> Iterator[None]:
     """Turn errors of reading a damaged table into an InputError with this remedy."""
     try:
         yield
-    except (OSError, pa.ArrowException) as error:
+    except UNREADABLE as error:
         raise InputError(f"{path} is not a Parquet table: {str(error).splitlines()[0]}; {remedy}") from None
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from partitioning.common.bounds import check_memory
 from partitioning.common.casting import cast_like
 from partitioning.common.columns import check_rows, check_text, is_label, repeated
+from partitioning.common.unreadable import UNREADABLE
 from partitioning.sources.layout import arranged
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import reading
@@ -122,7 +123,7 @@ def read_table(path: Path, use: TableUse) -> pa.Table:
         return usable(_read_other(path, use.words), str(path), use)
     try:
         table = read_parquet(path)
-    except (pa.ArrowException, OSError) as error:
+    except UNREADABLE as error:
         reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
         remedy = "write it again, or copy it again"
         if path.suffix.lower() != ".parquet":

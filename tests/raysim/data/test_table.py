@@ -178,6 +178,13 @@ def test_a_csv_file_is_judged_by_all_of_its_values(tmp_path: Path) -> None:
         assert line in _line(path)
 
 
+def test_a_damaged_name_of_a_column_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "own.parquet"
+    pq.write_table(pa.table({"amount": [1.0, 2.0], "label": [0, 1]}), path)
+    path.write_bytes(path.read_bytes().replace(b"amount", b"\xe5mount"))
+    assert "is not a whole Parquet file ('utf-8' codec can't decode" in _line(path)
+
+
 def test_an_archive_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "own.npz"
     np.savez(path, x=np.zeros((3, 2)), y=np.zeros(3, int))
