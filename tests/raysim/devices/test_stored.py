@@ -157,7 +157,7 @@ def test_damaged_pages_and_repeated_columns_are_refused(tmp_path: Path) -> None:
         store(path, tmp_path, 2)
     pq.write_table(pa.table({"compute": [1.0, 1.0]}), path)
     path.write_bytes(path.read_bytes().replace(b"compute", b"\xe5ompute"))
-    with pytest.raises(InputError, match="must be a readable Parquet file .*decode"):
+    with pytest.raises(InputError, match=r"must be a readable Parquet file .*decode"):
         store(path, tmp_path, 2)
     pq.write_table(pa.Table.from_arrays([pa.array([1.0])] * 2, ["compute"] * 2), path)
     with pytest.raises(InputError, match="must have each column once"):
