@@ -42,6 +42,9 @@ SUMMARY = pa.schema(
 FORMS: tuple[Literal["pdf", "svg"], ...] = ("pdf", "svg")
 """Forms of the files of curves: for a paper, and for a page."""
 
+TitledTable = tuple[ResultTable, str, str]
+"""Table, its caption, and its name in LaTeX."""
+
 
 def conclude(folder: Path, out: Path | None = None, lead: str = "") -> Path:
     """Write `summary.parquet`, the tables, the curves and the report of a study, finished or not; return the report.
@@ -58,9 +61,10 @@ def conclude(folder: Path, out: Path | None = None, lead: str = "") -> Path:
     """
     study = read_findings(folder)
     rows = rows_of(study)
+    tables = _tables(study, rows)
     with write_whole(folder / "summary.parquet") as aside:
         pq.write_table(pa.Table.from_pylist([_record(study, row) for row in rows], SUMMARY), aside)
-    for name, text in (("table.md", _markdown(study, rows)), ("table.tex", _latex(study, rows))):
+    for name, text in (("table.md", _markdown(study, rows, tables)), ("table.tex", _latex(study, rows, tables))):
         with write_whole(folder / name) as aside:
             aside.write_text(text, encoding="utf-8")
     for _, dataset, panels in page.curves_of(study):
@@ -100,8 +104,8 @@ def _record(study: Findings, row: ResultRow) -> dict[str, object]:
     }
 
 
-def _tables(study: Findings, rows: Sequence[ResultRow]) -> list[tuple[ResultTable, str, str]]:
-    """Return the tables over data sets, each with its caption and its name in LaTeX."""
+def _tables(study: Findings, rows: Sequence[ResultRow]) -> list[TitledTable]:
+    """Return the tables over data sets."""
     found = [
         (means(study, rows), caption_of_means(study, rows), "means"),
         (differences(study, rows), caption(study, rows), "differences"),
@@ -111,9 +115,9 @@ def _tables(study: Findings, rows: Sequence[ResultRow]) -> list[tuple[ResultTabl
     return found
 
 
-def _markdown(study: Findings, rows: Sequence[ResultRow]) -> str:
+def _markdown(study: Findings, rows: Sequence[ResultRow], tables: Sequence[TitledTable]) -> str:
     parts = [f"# {markdown(study.name)}"]
-    for table, text, name in _tables(study, rows):
+    for table, text, name in tables:
         parts += [markdown_table(table), markdown(text)]
         if name == "differences":
             sentences = [*notes(study, rows), *edge_notes(study)]
@@ -122,12 +126,12 @@ def _markdown(study: Findings, rows: Sequence[ResultRow]) -> str:
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
-def _latex(study: Findings, rows: Sequence[ResultRow]) -> str:
+def _latex(study: Findings, rows: Sequence[ResultRow], tables: Sequence[TitledTable]) -> str:
     # The notes are comments: authors place them in their own text.
     head = "".join(
         f"% {printable(line)}\n" for line in ["Needs \\usepackage{booktabs}.", *notes(study, rows), *edge_notes(study)]
     )
-    first = [latex_table(table, text, f"tab:{name}") for table, text, name in _tables(study, rows)]
+    first = [latex_table(table, text, f"tab:{name}") for table, text, name in tables]
     others = [
         latex_table(
             details(study, [row for row in rows if row.dataset == name]),

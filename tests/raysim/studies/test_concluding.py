@@ -13,6 +13,7 @@ import pytest
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import InputError
+from raysim.studies import concluding
 from raysim.studies.concluding import conclude
 from tests.kit.outline import Outline
 from tests.kit.runs import quick_run
@@ -185,6 +186,15 @@ def test_what_is_no_study_is_refused_in_a_line(tmp_path: Path, spoil: Any, said:
     with pytest.raises(InputError, match=said) as caught:
         conclude(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_markdown_and_latex_take_the_tables_from_one_making(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    for name in ("means", "differences", "contests"):
+        real = getattr(concluding, name)
+        monkeypatch.setattr(concluding, name, lambda *a, name=name, real=real: (made.append(name), real(*a))[1])
+    conclude(write_study(tmp_path, [*trials("fedavg", [0.5, 0.6]), *trials("radfed", [0.6, 0.7])]))
+    assert made == ["means", "differences", "contests"]
 
 
 def test_the_curves_of_each_data_set_are_files_for_a_paper(study: Path) -> None:
