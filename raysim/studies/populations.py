@@ -153,9 +153,18 @@ def fitted(
         found[dataset.name] = [columns for columns, _ in measured]
         searching += chain.from_iterable(columns for _, columns in measured)
     metric = study.table.metric or _default_metric(found)
-    MetricColumn.of(metric)  # a study without words for it could not be concluded
     whole = replace(study, table=study.table.model_copy(update={"metric": metric}))
+    _check_words(whole)
     return whole, list(dict.fromkeys([*chain.from_iterable(chain(*found.values())), *searching]))
+
+
+def _check_words(study: Study) -> None:
+    """Raise InputError if the report cannot name the reported or the compared column, which it does in any study."""
+    for key, column in (("metric", study.table.metric), ("select_by", study.table.select_by)):
+        try:
+            MetricColumn.of(str(column))
+        except InputError as error:
+            raise InputError(f"study.{key}: {error}") from None
 
 
 def _default_metric(found: Mapping[str, Sequence[Sequence[str]]]) -> str:

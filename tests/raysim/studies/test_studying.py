@@ -316,6 +316,16 @@ def test_the_default_metric_is_one_that_every_trial_measures(small: dict[str, An
         metric({"a": {**tested, **validated}, "b": {**held_out, **validated}})
 
 
+def test_a_column_without_words_is_refused_before_the_first_trial_also_if_nothing_is_searched(
+    small: dict[str, Any], tmp_path: Path
+) -> None:
+    small["study"] = {"seeds": [1], "folds": 3, "select_by": "accuracy"}
+    notes = Notes()
+    with pytest.raises(InputError, match=r"study\.select_by: unknown metric 'accuracy': .*must be one of"):
+        quick_study(small, tmp_path / "study", inline=True, watcher=notes)
+    assert not notes.ran and not list(tmp_path.glob("study/trials/*"))
+
+
 def test_draws_of_the_partition_are_made_and_paired(tmp_path: Path) -> None:
     config = {**deepcopy(SMALL), "partition": {"scheme": "dirichlet-qp", "clients": 6, "label_alpha": 0.3}}
     config["study"] = {"seeds": [1], "partition_seeds": [4, 5], "folds": 0, "metric": "test_accuracy"}
