@@ -14,7 +14,16 @@ from raysim.report.words import ABSENT, in_words
 from raysim.studies.course import StudyProgress
 from raysim.studies.folder import VIRTUAL_TIME
 from raysim.studies.read import Findings, TrialRow, trial_rows
-from raysim.studies.statistics import Contest, Difference, ResultRow, averages, best_point, complete_mean, tallies_of
+from raysim.studies.statistics import (
+    DIGITS,
+    Contest,
+    Difference,
+    ResultRow,
+    averages,
+    best_point,
+    complete_mean,
+    tallies_of,
+)
 from raysim.studies.words import MetricColumn, p_value, percent, point_text
 
 AVERAGE = "mean"
@@ -57,10 +66,8 @@ def differences(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
     names, lines, best = list(study.datasets), [], []
     for name in study.datasets:
         own = [row for row in rows if row.dataset == name]
-        cells = [_difference_cell(row, column) for row in own]
-        lines.append(cells)
-        shown = [None if text == ABSENT else row.mean for row, (text, _) in zip(own, cells, strict=True)]
-        best.append(best_rows(shown, column.metric.best))
+        lines.append([_difference_cell(row, column) for row in own])
+        best.append(best_rows([_ahead(row) for row in own], column.metric.best))
     if len(names) > 1:
         found = averages(rows)
         names.append(AVERAGE)
@@ -203,6 +210,17 @@ def _table(
         for place, heading in enumerate(headings)
     ]
     return ResultTable(columns, [TableColumn(title, cells) for title, cells in keys.items()])
+
+
+def _ahead(row: ResultRow) -> float | None:
+    """Return the relative difference to the baseline, 0 for the baseline itself; None without one.
+
+    Means would not do, because those of trials without a partner may contradict the difference in the cell.
+    """
+    if row.difference is None:
+        return None if row.mean is None else 0.0
+    relative = row.difference.relative
+    return None if relative is None else round(relative, DIGITS)
 
 
 def _difference_cell(row: ResultRow, column: MetricColumn) -> Cell:

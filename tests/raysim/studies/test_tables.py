@@ -43,6 +43,12 @@ def test_the_baseline_is_absolute_and_the_others_are_relative(tmp_path: Path) ->
     assert "n = 5 to 6 differing pairs" in caption(study, rows_of(study))
 
 
+def test_bold_is_the_best_of_the_differences_shown_not_of_unpaired_means(tmp_path: Path) -> None:
+    lost = trial("fedprox", 5, 0, status="diverged")
+    write_study(tmp_path, [*trials("fedavg", [0.9, 0.9, 0.9, 0.9, 0.5]), *trials("fedprox", [0.89] * 4), lost])
+    assert shown(tmp_path) == [["digits", "**(82.00)**", "-1.11"]]
+
+
 def test_without_a_baseline_nothing_is_bold_and_no_caption_speaks_of_p(tmp_path: Path) -> None:
     lost = [row | {"status": "diverged"} for row in trials("fedavg", [None] * 6)]
     found = read_findings(write_study(tmp_path, [*lost, *trials("fedprox", BASE), *trials("radfed", AHEAD)]))
