@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from math import isfinite
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,22 @@ Method = Literal["none", "exact", "exact with ties", "normal approximation"]
 Key = TypeVar("Key", bound=Hashable)
 
 
+class SignedRank(NamedTuple):
+    """Outcome of Wilcoxon's signed-rank test.
+
+    Args:
+        pairs: number of differing pairs.
+        p: two-sided p; None if no pair differs.
+        method: computation of p.
+        direction: 1 if the positive differences have the larger sum of ranks, -1 if the negative ones, else 0.
+    """
+
+    pairs: int
+    p: float | None
+    method: Method
+    direction: int
+
+
 @dataclass(frozen=True)
 class Difference:
     """Difference of an algorithm to the baseline, over their common pairs, with Wilcoxon's signed-rank test.
@@ -40,6 +56,7 @@ class Difference:
         differing: pairs with a difference, which the test ranks.
         p: two-sided p; None if no pair differs.
         method: computation of p.
+        direction: sign of the test; see `SignedRank`.
         p_holm: p corrected for the algorithms of the data set; None if p is.
     """
 
@@ -50,6 +67,7 @@ class Difference:
     differing: int
     p: float | None
     method: Method
+    direction: int
     p_holm: float | None = None
 
     @property
@@ -64,7 +82,21 @@ class Difference:
 
     @property
     def significant(self) -> bool:
+        """Whether the corrected p is below the level, and the mean points in the direction of the test."""
+        return self._is_below and self._agrees
+
+    @property
+    def contradictory(self) -> bool:
+        """Whether the corrected p is below the level, but the mean does not point in the direction of the test."""
+        return self._is_below and not self._agrees
+
+    @property
+    def _is_below(self) -> bool:
         return self.p_holm is not None and self.p_holm < LEVEL
+
+    @property
+    def _agrees(self) -> bool:
+        return self.direction * round(self.mean, DIGITS) > 0
 
 
 @dataclass(frozen=True)
@@ -126,7 +158,7 @@ def tallies_of(study: Findings) -> dict[tuple[str, str], Contest]:
     """Return the tally of each algorithm against each other one, over all data sets.
 
     A data set is a tie unless Wilcoxon's signed-rank test, corrected by Holm for the pairs of algorithms on it, finds a
-    difference. Data sets without a common pair of trials do not count.
+    difference, and the mean points in the same direction. Data sets without a common pair of trials do not count.
     """
     pairs = list(combinations(study.algorithms, 2))
     found = dict.fromkeys(permutations(study.algorithms, 2), Contest())
@@ -135,7 +167,8 @@ def tallies_of(study: Findings) -> dict[tuple[str, str], Contest]:
         compared = [_difference(counting[one], counting[other], study.metric) for one, other in pairs]
         for (one, other), each, p in zip(pairs, compared, holm([each.p for each in compared]), strict=True):
             if each.pairs:
-                is_tie, is_win = p is None or p >= LEVEL, is_better(study.metric, each.mean, 0.0)
+                is_tie = not replace(each, p_holm=p).significant
+                is_win = is_better(study.metric, each.mean, 0.0)
                 found[one, other] += Contest(int(not is_tie and is_win), int(is_tie), int(not is_tie and not is_win))
                 found[other, one] += Contest(int(not is_tie and not is_win), int(is_tie), int(not is_tie and is_win))
     return found
@@ -163,13 +196,10 @@ def best_point(values: Mapping[Key, Iterable[float | None]], column: str) -> tup
     return best
 
 
-def signed_rank(differences: Iterable[float]) -> tuple[int, float | None, Method]:
+def signed_rank(differences: Iterable[float]) -> SignedRank:
     """Test paired differences with Wilcoxon's two-sided signed-rank test.
 
     Zeros are left out, as in Wilcoxon's paper. Equal differences share the mean of their ranks.
-
-    Returns:
-        Number of differing pairs, p (None without any), and the method.
 
     Wilcoxon, Individual comparisons by ranking methods, Biometrics Bulletin 1 (1945).
     """
@@ -181,14 +211,16 @@ def signed_rank(differences: Iterable[float]) -> tuple[int, float | None, Method
     pairs = len(nonzero)
     is_tied = len(np.unique(np.abs(nonzero))) < pairs
     if not pairs:
-        return 0, None, "none"
+        return SignedRank(0, None, "none", 0)
+    ranks = np.rint(2 * stats.rankdata(np.abs(nonzero))).astype(np.int64)  # doubled, because ties share halves
+    above, below = int(ranks[nonzero > 0].sum()), int(ranks[nonzero < 0].sum())
+    direction = (above > below) - (above < below)
     if not is_tied and pairs <= EXACT:
-        return pairs, float(stats.wilcoxon(nonzero, method="exact").pvalue), "exact"
+        return SignedRank(pairs, float(stats.wilcoxon(nonzero, method="exact").pvalue), "exact", direction)
     if is_tied and pairs <= EXACT_TIED:
-        ranks = np.rint(2 * stats.rankdata(np.abs(nonzero))).astype(np.int64)  # doubled, because ties share halves
-        return pairs, _exact_p(ranks, int(ranks[nonzero > 0].sum())), "exact with ties"
+        return SignedRank(pairs, _exact_p(ranks, above), "exact with ties", direction)
     normal = stats.wilcoxon(nonzero, correction=True, method="asymptotic")  # type: ignore[call-overload]  # stubs lack it
-    return pairs, float(normal.pvalue), "normal approximation"
+    return SignedRank(pairs, float(normal.pvalue), "normal approximation", direction)
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
@@ -267,15 +299,16 @@ def _difference(ours: Sequence[TrialRow], baseline: Sequence[TrialRow], metric: 
     }
     ahead = _by_unit((split.unit, value - other) for split, (value, other) in both.items())
     base = _by_unit((split.unit, other) for split, (_, other) in both.items())
-    differing, p, method = signed_rank(ahead.values())
+    test = signed_rank(ahead.values())
     return Difference(
         pairs=len(ahead),
         unpaired=len(left.keys() | right.keys()) - len(both),
         mean=mean_and_std(ahead.values())[0],
         baseline=mean_and_std(base.values())[0],
-        differing=differing,
-        p=p,
-        method=method,
+        differing=test.pairs,
+        p=test.p,
+        method=test.method,
+        direction=test.direction,
     )
 
 

@@ -121,7 +121,7 @@ def caption_of_contests(study: Findings) -> str:
     return (
         f"Wins / ties / losses of a row's algorithm against a column's over {count} data set{'s' * (count != 1)}. A "
         f"data set is a tie unless p < {LEVEL:g} in Wilcoxon's two-sided signed-rank test, corrected by Holm for the "
-        "pairs of algorithms."
+        "pairs of algorithms, and the mean difference points in the direction of the test."
     )
 
 
@@ -190,6 +190,8 @@ def _notes_on_test(row: ResultRow) -> Iterator[str]:
     if each.differing < FEW:
         pairs = "pairs" if each.differing > 1 else "pair"
         yield f"p cannot be below {each.p_least:.2g} with {each.differing} differing {pairs}"
+    if each.contradictory:
+        yield "the test and the mean point in opposite directions, so the difference has no star and counts as a tie"
     if each.method == "normal approximation":
         yield "p by the normal approximation, with a continuity correction"
     if each.method == "exact with ties":

@@ -21,15 +21,15 @@ def rows(folder: Path) -> dict[str, ResultRow]:
 
 
 def test_the_signed_rank_test_gives_the_textbook_example() -> None:
-    pairs, p, method = signed_rank(MAIZE)
+    pairs, p, method, direction = signed_rank(MAIZE)
     uneven = sum(sum(rank for rank, sign in enumerate(signs, 1) if sign) <= 24 for signs in product([0, 1], repeat=15))
     assert p == pytest.approx(2 * uneven / 2**15) == pytest.approx(0.041259765625)
-    assert (pairs, method) == (15, "exact")
+    assert (pairs, method, direction) == (15, "exact", 1)
 
 
 def test_equal_differences_share_ranks_and_p_stays_exact() -> None:
     # Ranks 2, 2, 2, 4.5, 4.5, of which one 2 is negative: four of the 32 signs give a negative sum of 2 or less.
-    _, p, method = signed_rank([1, 1, -1, 2, 2])
+    _, p, method, _ = signed_rank([1, 1, -1, 2, 2])
     assert p == pytest.approx(2 * 4 / 32)
     assert method == "exact with ties"
 
@@ -47,7 +47,7 @@ def p_over_signs(differences: list[int]) -> float:
 def test_with_ties_p_is_that_of_all_signs(seed: int) -> None:
     draw = np.random.default_rng(seed)
     differences = [*draw.choice([-3, -2, -1, 1, 2, 3, 4], size=draw.integers(3, 10)).tolist(), 1, 1]
-    _, p, method = signed_rank(differences)
+    _, p, method, _ = signed_rank(differences)
     assert method == "exact with ties" and p == p_over_signs(differences)
     if len(differences) < 8:
         assert p == stats.wilcoxon(differences, method=stats.PermutationMethod(n_resamples=2**10)).pvalue
@@ -56,14 +56,14 @@ def test_with_ties_p_is_that_of_all_signs(seed: int) -> None:
 def test_sixteen_tied_pairs_do_not_write_out_all_signs() -> None:
     differences = [0.01 * each for each in (1, 1, *range(2, 11), -1, -2, -3, 11, 12)]
     began = time.process_time()
-    assert signed_rank(differences) == (16, 0.00274658203125, "exact with ties")
+    assert signed_rank(differences) == (16, 0.00274658203125, "exact with ties", 1)
     assert time.process_time() - began < 3  # 15 s with all signs one by one
 
 
 def test_zeros_are_left_out_also_where_only_floating_point_makes_them_none() -> None:
-    pairs, p, method = signed_rank([0, 0.1 + 0.2 - 0.3, 1, 2, 3, 4, 5, 6])
+    pairs, p, method, _ = signed_rank([0, 0.1 + 0.2 - 0.3, 1, 2, 3, 4, 5, 6])
     assert (pairs, p, method) == (6, 2 / 2**6, "exact")
-    assert signed_rank([0.3 - 0.2, 0.2 - 0.1, -0.3])[2] == "exact with ties"
+    assert signed_rank([0.3 - 0.2, 0.2 - 0.1, -0.3]).method == "exact with ties"
 
 
 def test_many_tied_pairs_take_the_normal_approximation() -> None:
@@ -72,17 +72,21 @@ def test_many_tied_pairs_take_the_normal_approximation() -> None:
     negative, mean = 4 * 7.5, 20 * 21 / 4
     variance = 20 * 21 * 41 / 24 - (14**3 - 14 + 6**3 - 6) / 48
     z = (mean - negative - 0.5) / np.sqrt(variance)
-    _, p, method = signed_rank(differences)
+    _, p, method, _ = signed_rank(differences)
     assert method == "normal approximation"
     assert z == pytest.approx(2.9082, abs=1e-4)
     assert p == pytest.approx(0.0036, abs=1e-4)
 
 
 def test_few_pairs_have_a_least_p_and_none_have_no_p() -> None:
-    pairs, p, _ = signed_rank([1, 2, 3, 4])
-    assert p == Difference(pairs, 0, 0.0, 0.0, pairs, p, "exact").p_least == 0.125
-    assert signed_rank([0, 0]) == signed_rank([]) == (0, None, "none")
-    assert Difference(2, 0, 0.0, 0.0, 0, None, "none").p_least is None
+    pairs, p, _, _ = signed_rank([1, 2, 3, 4])
+    assert p == Difference(pairs, 0, 0.0, 0.0, pairs, p, "exact", 1).p_least == 0.125
+    assert signed_rank([0, 0]) == signed_rank([]) == (0, None, "none", 0)
+    assert Difference(2, 0, 0.0, 0.0, 0, None, "none", 0).p_least is None
+
+
+def test_the_direction_is_that_of_the_rank_sums() -> None:
+    assert [signed_rank(each).direction for each in ([1, 2, -4, 3], [-1, 2, -3], [1, -1], [1, 2, -3])] == [1, -1, 0, 0]
 
 
 def test_holm_by_hand() -> None:

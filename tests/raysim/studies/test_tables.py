@@ -303,6 +303,22 @@ def test_wins_ties_and_losses_are_by_the_corrected_test(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("metric", ["held_out_accuracy", "held_out_loss"])
+def test_where_the_test_and_the_mean_contradict_each_other_there_is_neither_star_nor_win(
+    tmp_path: Path, metric: str
+) -> None:
+    """Ahead in 19 pairs of 20 by about 0.01, and in one behind by more than in all others together."""
+    ahead = [0.7 + 0.01 + 0.0001 * number for number in range(19)] + [0.7 - 0.6]
+    found = [row | {metric: row["held_out_accuracy"]} for row in [*trials("fedavg", [0.7] * 20), *trials("b", ahead)]]
+    study = read_findings(write_study(tmp_path, found, metric=metric))
+    (row,) = (row for row in rows_of(study) if row.difference)
+    assert row.difference and row.difference.p_holm and row.difference.p_holm < 0.05 and not row.difference.significant
+    assert [str(each) for each in tallies_of(study).values()] == ["0 / 1 / 0", "0 / 1 / 0"]
+    assert "*" not in "".join(shown(tmp_path)[0]).replace("**", "")
+    said = "The test and the mean point in opposite directions, so the difference has no star and counts as a tie"
+    assert f"{said}: b on digits." in notes(study, rows_of(study))
+
+
 def test_a_third_algorithm_makes_the_correction_stricter(tmp_path: Path) -> None:
     found = [*trials("fedavg", BASE), *trials("radfed", AHEAD), *trials("fedprox", BASE)]
     study = read_findings(write_study(tmp_path, found))
