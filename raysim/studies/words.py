@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,13 +148,27 @@ def _has_baseline(rows: Sequence[ResultRow]) -> bool:
 
 def notes(study: Findings, rows: Sequence[ResultRow]) -> list[str]:
     """Return notes on a choice by the reported clients, lost algorithms, lost trials, and the limits of the tests."""
-    rows_by_note: dict[str, list[str]] = defaultdict(list)
-    for row in rows:
-        is_lost = (row.dataset, row.algorithm) in study.lost
-        for text in (*_notes_on_trials(row, is_lost), *_notes_on_test(row)):
-            rows_by_note[text].append(f"{row.algorithm} on {row.dataset}")
-    grouped = [f"{text[0].upper()}{text[1:]}: {_listed(of, len(rows))}." for text, of in rows_by_note.items()]
-    return [*_notes_on_choice(study), *(f"{text}." for text in study.lost.values()), *grouped]
+    compared = [_called(row) for row in rows if row.difference and row.difference.pairs]
+    on_trials = _named((text, _called(row)) for row in rows for text in _notes_on_trials(row, study))
+    on_tests = _named((text, _called(row)) for row in rows for text in _notes_on_comparison(row))
+    return [
+        *_notes_on_choice(study),
+        *(f"{text}." for text in study.lost.values()),
+        *(f"{text}: {', '.join(names)}." for text, names in on_trials.items()),
+        *(f"{text}: {_listed(names, compared)}." for text, names in on_tests.items()),
+    ]
+
+
+def _called(row: ResultRow) -> str:
+    return f"{row.algorithm} on {row.dataset}"
+
+
+def _named(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the names of each note; the note begins with a capital."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for text, name in pairs:
+        found[f"{text[0].upper()}{text[1:]}"].append(name)
+    return found
 
 
 def _notes_on_choice(study: Findings) -> Iterator[str]:
@@ -165,19 +179,19 @@ def _notes_on_choice(study: Findings) -> Iterator[str]:
         )
 
 
-def _notes_on_trials(row: ResultRow, is_lost: bool) -> Iterator[str]:
+def _notes_on_trials(row: ResultRow, study: Findings) -> Iterator[str]:
     every = sum(row.statuses.values())
-    if row.point is None and not is_lost:
+    if row.point is None and (row.dataset, row.algorithm) not in study.lost:
         yield "no trials that count yet"
     for status in ("diverged", "failed"):
         if count := row.statuses.get(status, 0):
             yield f"{count} of {every} trials {status} and {'is' if count == 1 else 'are'} left out"
-    if row.difference and row.difference.unpaired:
-        yield f"the comparison leaves out trials without a partner ({row.difference.unpaired})"
 
 
-def _notes_on_test(row: ResultRow) -> Iterator[str]:
+def _notes_on_comparison(row: ResultRow) -> Iterator[str]:
     each = row.difference
+    if each and each.unpaired:
+        yield f"the comparison leaves out trials without a partner ({each.unpaired})"
     if each is None or not each.pairs:
         return
     if each.relative is None:
@@ -198,5 +212,6 @@ def _notes_on_test(row: ResultRow) -> Iterator[str]:
         yield "p over all signs of the differences, because some are equal"
 
 
-def _listed(names: Sequence[str], every: int) -> str:
-    return "in all comparisons" if len(names) >= every - 1 and every > 2 else ", ".join(names)
+def _listed(names: Sequence[str], compared: Sequence[str]) -> str:
+    """Return the names of a note; `compared` has the names of all comparisons."""
+    return "in all comparisons" if len(compared) > 1 and list(names) == list(compared) else ", ".join(names)

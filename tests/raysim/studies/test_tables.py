@@ -167,6 +167,25 @@ def test_what_a_reader_has_to_know_is_said(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("whole", ["fedavg", "fedprox", "radfed"])
+def test_a_note_about_some_of_three_algorithms_names_them(tmp_path: Path, whole: str) -> None:
+    names = ("fedavg", "fedprox", "radfed")
+    found = [row for place, name in enumerate(names) for row in trials(name, [0.1 * place + each for each in BASE])]
+    lost = [trial(name, 7, 0, status="diverged") for name in names if name != whole]
+    study = read_findings(write_study(tmp_path, [*found, trial(whole, 7, 0, 0.5), *lost]))
+    named = ", ".join(f"{name} on digits" for name in names if name != whole)
+    assert f"1 of 7 trials diverged and is left out: {named}." in notes(study, rows_of(study))
+
+
+def test_a_note_about_every_comparison_says_so_if_there_are_several(tmp_path: Path) -> None:
+    few = [*trials("fedavg", BASE[:3]), *trials("fedprox", AHEAD[:3]), *trials("radfed", AHEAD[:3])]
+    study = read_findings(write_study(tmp_path / "three", few))
+    assert notes(study, rows_of(study)) == ["P cannot be below 0.25 with 3 differing pairs: in all comparisons."]
+    datasets = [row for name in "ab" for row in trials("fedavg", BASE[:3], dataset=name)]
+    one = read_findings(write_study(tmp_path / "one", [*datasets, *trials("fedprox", AHEAD[:3], dataset="a")]))
+    assert "P cannot be below 0.25 with 3 differing pairs: fedprox on a." in notes(one, rows_of(one))
+
+
 def test_names_break_no_table(tmp_path: Path) -> None:
     odd = "a_b & 50% #1 {x} ~ ^ \\ $ | *"
     found = [*trials("fedavg", BASE, dataset=odd), *trials("my_own", AHEAD, dataset=odd, point=point(key_x="a|b&c_d"))]
