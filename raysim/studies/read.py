@@ -208,7 +208,7 @@ def read_findings(folder: Path) -> Findings:
     with readable_table(path, AGAIN):
         table = read_parquet(path)
     study = Findings(folder, config, text, tuple(trial_rows(table)), lost_in(table))
-    _check_metrics(study)
+    _check_metrics(study, _metrics_in(table))
     return study
 
 
@@ -227,8 +227,7 @@ def trial_rows(table: pa.Table) -> Iterator[TrialRow]:
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
         raise InputError(f"{TRIALS} has no column {missing[0]!r}: must have {', '.join(COLUMNS)}; {AGAIN}")
-    others = [name for name in table.column_names if name not in (*COLUMNS, "partition_seed", "seconds")]
-    metrics = [name for name in others if pa.types.is_floating(table.schema.field(name).type)]
+    metrics = _metrics_in(table)
     for row in table.to_pylist():
         yield TrialRow(
             dataset=row["dataset"],
@@ -244,19 +243,26 @@ def trial_rows(table: pa.Table) -> Iterator[TrialRow]:
         )
 
 
+def _metrics_in(table: pa.Table) -> list[str]:
+    """Return the columns of metrics of `trials.parquet`."""
+    others = [name for name in table.column_names if name not in (*COLUMNS, "partition_seed", "seconds")]
+    return [name for name in others if pa.types.is_floating(table.schema.field(name).type)]
+
+
 def keys_of(point: str) -> dict[str, Any]:
     """Return a point's hyper-parameters by key."""
     return dict(json.loads(point or "{}"))
 
 
-def _check_metrics(study: Findings) -> None:
-    """Raise InputError if the reported metric, or after a search the one that it compares, was not measured."""
-    done = [each for each in study.trials if each.status == "done"]
-    compared = [] if all(each.is_chosen for each in study.trials) else done
-    # On the clients' own validation parts the trials of a search do not measure the reported metric.
-    for key, trials in (("metric", [each for each in done if each.counts]), ("select_by", compared)):
-        name, measured = study.config["study"][key], {column for each in trials for column in each.metrics}
-        if measured and name not in measured:
+def _check_metrics(study: Findings, measured: Sequence[str]) -> None:
+    """Raise InputError if the reported metric, or after a search the one that it compares, is no measured column.
+
+    A column without a finite value is one: the study may have no winner for that very reason.
+    """
+    is_searched = not all(each.is_chosen for each in study.trials)
+    for key in ("metric", "select_by") if is_searched else ("metric",):
+        name = study.config["study"][key]
+        if name not in measured:
             raise InputError(
                 f"study.{key} = {name!r}: must be a column that the trials have measured "
                 f"({', '.join(sorted(measured))}); change it in {study.folder / STUDY}"

@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+from itertools import product
+from math import nan
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -15,6 +17,7 @@ from raysim.cli.commands import cli
 from raysim.common.errors import InputError
 from raysim.studies import concluding
 from raysim.studies.concluding import conclude
+from raysim.studies.folder import LOST, TRIALS
 from tests.kit.outline import Outline
 from tests.kit.runs import quick_run
 from tests.kit.studies import point, trial, trials, write_study
@@ -157,6 +160,28 @@ def test_all_trials_may_have_diverged(tmp_path: Path) -> None:
     assert "2 of 2 trials diverged and are left out" in text
     (row, _) = pq.read_table(tmp_path / "summary.parquet").to_pylist()
     assert (row["n"], row["mean"], row["diverged"]) == (0, None, 2)
+
+
+@pytest.mark.parametrize("keys", [("rate",), ("rate", "size"), ("rate", "size", "steps")])
+@pytest.mark.parametrize("column", ["validation_accuracy", "held_out_accuracy"])
+def test_a_column_that_is_undefined_in_every_trial_is_no_misspelt_one(
+    tmp_path: Path, column: str, keys: tuple[str, ...]
+) -> None:
+    """A search that compares it has no winner, and the report says why; values of the other columns are shown."""
+    points = [point(**dict(zip(keys, values, strict=True))) for values in product((1, 2), repeat=len(keys))]
+    stage = {"stage": "search", "chosen": False} if column == "validation_accuracy" else {}
+    rows = [trial("fedprox", 1, 0, 0.5, point=each, **{**stage, column: nan}) for each in points]
+    folder = write_study(tmp_path, [*rows, trial("fedavg", 1, 0, 0.5, **{column: nan})])
+    reason = f"fedprox on digits: no winner, because no point has a finite {column} in all its trials"
+    lost = {LOST: json.dumps([["digits", "fedprox", reason]])}
+    table = pq.read_table(folder / TRIALS)
+    pq.write_table(table.replace_schema_metadata(lost), folder / TRIALS)
+    conclude(folder)
+    assert f"{reason}." in (folder / "table.md").read_text(encoding="utf-8").replace("\\", "")
+    for key in ("metric", "select_by") if stage else ("metric",):
+        write_study(folder, [*rows, *trials("fedavg", [0.5])], **{key: "validation_acuracy"})
+        with pytest.raises(InputError, match=f"study.{key} = 'validation_acuracy': must be a column that the trials"):
+            conclude(folder)
 
 
 @pytest.mark.parametrize(
