@@ -200,13 +200,7 @@ def read_findings(folder: Path) -> Findings:
         raise InputError(
             f"{folder / STUDY}: study.{absent[0]} is missing: must be there; restore the file of the study"
         )
-    path = folder / TRIALS
-    if not path.is_file():
-        raise InputError(
-            f"{folder}: must have a trial that has ended; run the study: raysim study {word(folder / STUDY)}"
-        )
-    with readable_table(path, AGAIN):
-        table = read_parquet(path)
+    table = _ended_trials(folder)
     study = Findings(folder, config, text, tuple(trial_rows(table)), lost_in(table))
     _check_metrics(study, _metrics_in(table))
     return study
@@ -241,6 +235,17 @@ def trial_rows(table: pa.Table) -> Iterator[TrialRow]:
             seconds=row.get("seconds"),
             metrics={name: row[name] for name in metrics if row[name] is not None and np.isfinite(row[name])},
         )
+
+
+def _ended_trials(folder: Path) -> pa.Table:
+    """Read `trials.parquet`; raise InputError if no trial has ended."""
+    path = folder / TRIALS
+    if path.is_file():
+        with readable_table(path, AGAIN):
+            table = read_parquet(path)
+        if table.num_rows or lost_in(table):  # a running study writes the table before its first trial has ended
+            return table
+    raise InputError(f"{folder}: must have a trial that has ended; run the study: raysim study {word(folder / STUDY)}")
 
 
 def _metrics_in(table: pa.Table) -> list[str]:

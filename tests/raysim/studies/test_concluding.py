@@ -162,6 +162,13 @@ def test_all_trials_may_have_diverged(tmp_path: Path) -> None:
     assert (row["n"], row["mean"], row["diverged"]) == (0, None, 2)
 
 
+def test_a_study_has_no_report_before_its_first_trial_has_ended(tmp_path: Path) -> None:
+    write_study(tmp_path, [])
+    with pytest.raises(InputError, match=r"must have a trial that has ended; run the study: raysim study .*study.toml"):
+        conclude(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["study.toml", "trials.parquet"]
+
+
 @pytest.mark.parametrize("keys", [("rate",), ("rate", "size"), ("rate", "size", "steps")])
 @pytest.mark.parametrize("column", ["validation_accuracy", "held_out_accuracy"])
 def test_a_column_that_is_undefined_in_every_trial_is_no_misspelt_one(
