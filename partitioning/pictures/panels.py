@@ -107,7 +107,6 @@ def _feature(views: Sequence[View], name: str) -> Panel:
     from matplotlib.colors import Normalize
 
     categories = max(view.features[name].shape[1] for view in views if name in view.features)
-    titles = next((view.categories[name] for view in views if len(view.categories.get(name, ())) == categories), None)
 
     def draw(row: Row, key: "Axes") -> None:
         for axes, view in zip(row, views, strict=True):
@@ -120,7 +119,8 @@ def _feature(views: Sequence[View], name: str) -> Panel:
             _title(axes, f"{caption(name)}: category shares, C-score {c_score(counts):.2f}")
             axes.set_ylim(categories - 0.5, -0.5)
             _name_clients(axes, groups, "category")
-            name_rows(axes, titles or range(categories))
+            # Populations of other data have other edges of the buckets, or other categories.
+            name_rows(axes, view.categories.get(name, range(counts.shape[1])))
         _colour_bar(key, image, "share")
 
     return _map_height(categories), draw

@@ -99,6 +99,20 @@ def test_two_populations_share_their_scales():
     assert len(grid) == 5  # the small one has no features
 
 
+def test_each_population_names_its_own_categories():
+    counts, few = np.array([[3, 1], [0, 2]]), np.array([[5, 5, 1], [1, 0, 1]])
+    views = [
+        View("a", counts, ["x", "y"], {"age": counts}, {"age": ["below 30", "from 30"]}),
+        View("b", counts, ["x", "y"], {"age": counts}, {"age": ["below 65", "from 65"]}),
+        View("c", counts, ["x", "y"], {"age": few}, {"age": ["below 1", "1 to 2", "from 2"]}),
+        View("d", counts, ["x", "y"], {"age": counts}),
+    ]
+    axes = draw(views, ["features"]).axes[:4]
+    named = [[label.get_text() for label in each.get_yticklabels()] for each in axes]
+    assert named == [["below 30", "from 30"], ["below 65", "from 65"], ["below 1", "1 to 2", "from 2"], ["0", "1"]]
+    assert len({each.get_ylim() for each in axes}) == 1
+
+
 def test_numbers_contrast_with_their_cells_in_every_population():
     big, small = np.array([[900, 40], [5, 400]]), np.array([[9, 4], [1, 3]])
     figure = draw([View("big", big, ["a", "b"]), View("small", small, ["a", "b"])], ["heatmap"])
