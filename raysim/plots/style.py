@@ -18,7 +18,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#b8860b", "#56b4e9", "#3
 # Lighter colours for a dark page.
 DARK_COLOURS = ("#4fa9e6", "#ff8f4d", "#2fc79b", "#dc86d0", "#d9ae45", "#9bd3f5", "#c6ced6")
 # After the last colour the line's pattern changes instead.
-DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1, 1.5), (6, 2, 1, 2))
+DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1, 1.5), (6, 2, 1, 2), (3, 2, 1, 2, 1, 2))
 
 INK, MUTED, GRID, EDGE = "#24292f", "#59636e", "#e4e8ec", "#b6bec7"
 VARIABLES = {
@@ -106,11 +106,17 @@ def strokes_of(labels: Iterable[str]) -> dict[str, Stroke]:
 def strokes_of_runs(runs: Sequence[Mapping[str, str]]) -> dict[str, Stroke]:
     """Return a stroke for each label of several runs: a colour for each algorithm, a pattern for each run.
 
+    If these give two labels the same stroke, every label gets a stroke regardless of its algorithm and run.
+
     Args:
         runs: for each run, its algorithms' names by their labels.
     """
-    if len(runs) == 1:
-        return strokes_of(runs[0])
+    strokes = _strokes_by_run(runs)
+    # With many algorithms or runs, two of these strokes are alike, and readers could not tell their lines apart.
+    return strokes if len(runs) > 1 and len(set(strokes.values())) == len(strokes) else strokes_of(strokes)
+
+
+def _strokes_by_run(runs: Sequence[Mapping[str, str]]) -> dict[str, Stroke]:
     names = list(dict.fromkeys(name for run in runs for name in run.values()))
     strokes = {}
     for number, run in enumerate(runs):

@@ -93,6 +93,12 @@ def test_runs_share_the_colours_of_algorithms() -> None:
     assert len(set(many.values())) == len(many)
 
 
+@pytest.mark.parametrize(("names", "runs"), [(8, 2), (7, 5), (3, 4), (1, 35)])
+def test_no_two_algorithms_of_several_runs_are_drawn_alike(names: int, runs: int) -> None:
+    strokes = strokes_of_runs([{f"{run}/{name}": f"{name}" for name in range(names)} for run in range(runs)])
+    assert len(set(strokes.values())) == names * runs
+
+
 @pytest.mark.parametrize("kind", CHARTS)
 def test_a_chart_is_the_same_bytes_twice_and_stands_alone(kind: str) -> None:
     svg = CHARTS[kind]()
