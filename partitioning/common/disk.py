@@ -3,8 +3,10 @@
 import errno
 import shutil
 import sys
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +17,8 @@ FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 FULL_MESSAGES = ("No space left on device", "Disk quota exceeded", "File too large")
 """Messages of libraries whose errors have no number."""
+
+_SHOWN = 25  # characters of a file's name in its draft's: with 4 bytes each, the draft's name is still short enough
 
 
 class DiskFullError(OSError):
@@ -45,17 +49,23 @@ def report_full_disk(path: Path) -> Iterator[None]:
 def write_whole(path: Path) -> Iterator[Path]:
     """Yield an absolute draft path that becomes `path` at the end; a failure removes it.
 
+    Each writer has a draft of its own. If several processes write one file, the last of them wins.
+
     Raises:
         DiskFullError: the disk is full.
     """
+    stem, suffix = f".{path.stem[:_SHOWN]}.", f".partial{path.suffix[:_SHOWN]}"
     # Arrow takes a relative path such as `file:x/y` for an address.
-    draft = path.absolute().with_name(f".{path.stem}.partial{path.suffix}")
+    folder = path.absolute().parent
+    draft = folder / f"{stem}{uuid.uuid4().hex[:8]}{suffix}"
     try:
         with report_full_disk(path):
-            yield draft
-            # Some libraries write files that only the owner may read.
-            draft.chmod(0o644)
-            draft.replace(path)
+            _remove_abandoned(folder, f"{escape(stem)}{'[0-9a-f]' * 8}{escape(suffix)}")
+            with _claimed(draft):
+                yield draft
+                # Some libraries write files that only the owner may read.
+                draft.chmod(0o644)
+                draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
 
@@ -72,6 +82,31 @@ def lock(file: IO[Any], *, wait: bool = True) -> None:
     """
     if sys.platform != "win32":
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
+@contextmanager
+def _claimed(draft: Path) -> Iterator[None]:
+    """Create a draft and lock it, because other writers remove drafts without a lock."""
+    if sys.platform == "win32":  # there are no locks, and an open file cannot be renamed
+        yield
+        return
+    while True:
+        with draft.open("ab") as file:
+            with suppress(OSError):  # some file systems of clusters have no locks
+                lock(file)
+            if draft.exists():  # before it was locked, another writer may have removed it
+                yield
+                return
+
+
+def _remove_abandoned(folder: Path, pattern: str) -> None:
+    """Remove the drafts of killed processes: nobody holds their locks."""
+    if sys.platform == "win32":
+        return
+    for draft in folder.glob(pattern):
+        with suppress(OSError), draft.open("r+b") as file:  # without locks, nobody knows whether a draft is in use
+            lock(file, wait=False)
+            draft.unlink()
 
 
 def _is_full(error: Exception) -> bool:

@@ -1,11 +1,16 @@
-"""A full disk is told in one line, whichever way a library reports it."""
+"""A full disk is told in one line, whichever way a library reports it; a file is written whole or not at all."""
 
 import errno
+import fnmatch
+import subprocess
+import sys
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
-from partitioning.common.disk import DiskFullError, report_full_disk
+from partitioning.common import disk
+from partitioning.common.disk import DiskFullError, lock, report_full_disk, write_whole
 
 
 @pytest.mark.parametrize(
@@ -26,3 +31,76 @@ def test_other_errors_stay(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="denied") as raised, report_full_disk(tmp_path / "x"):
         raise OSError(errno.EACCES, "denied")
     assert not isinstance(raised.value, DiskFullError)
+
+
+def test_each_of_two_writers_of_a_file_writes_it_whole(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    with write_whole(page) as outer:
+        outer.write_text("the first half")
+        with write_whole(page) as inner:
+            inner.write_text("another writer's page")
+        assert page.read_text() == "another writer's page"
+        with outer.open("a") as file:
+            file.write(", and the second")
+    assert page.read_text() == "the first half, and the second"
+    assert list(tmp_path.iterdir()) == [page]
+
+
+def test_a_draft_that_another_writer_removes_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, locked = tmp_path / "page.html", list[str]()
+
+    def lock_late(file: IO[Any], *, wait: bool = True) -> None:
+        if not locked:
+            Path(file.name).unlink()
+        locked.append(file.name)
+        lock(file, wait=wait)
+
+    monkeypatch.setattr(disk, "lock", lock_late)
+    with write_whole(page) as draft:
+        assert draft.exists() and locked == [str(draft)] * 2
+        with write_whole(page) as other:
+            other.write_text("another writer's page")
+        draft.write_text("whole")
+    assert page.read_text() == "whole" and list(tmp_path.iterdir()) == [page]
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from partitioning.common.disk import write_whole
+with write_whole(Path(sys.argv[1])) as draft:
+    draft.write_text("half")
+    os._exit(0)
+"""
+
+
+def test_a_failure_leaves_the_file_before_and_no_draft(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("before")
+    with pytest.raises(FileNotFoundError), write_whole(page) as draft:
+        draft.write_bytes(b"half" + (tmp_path / "nowhere").read_bytes())
+    assert page.read_text() == "before" and list(tmp_path.iterdir()) == [page]
+
+
+def test_the_next_writer_removes_the_draft_of_a_killed_process(tmp_path: Path) -> None:
+    page = tmp_path / "a[1] page.html"
+    subprocess.run([sys.executable, "-c", KILLED, page], check=True)
+    (left,) = tmp_path.iterdir()
+    assert fnmatch.fnmatch(left.name, ".*.partial.*"), "a run's own patterns of drafts"
+    with write_whole(tmp_path / "other.html") as draft:
+        draft.write_text("another file")
+    assert left.exists()
+    with write_whole(page) as draft:
+        draft.write_text("whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [page.name, "other.html"]
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 250 + ".html", "\U0001f600" * 62 + ".svg", "page." + "x" * 250], ids=["stem", "bytes", "ending"]
+)
+def test_a_name_may_be_as_long_as_the_file_system_allows(name: str, tmp_path: Path) -> None:
+    with write_whole(tmp_path / name) as draft:
+        draft.write_text("whole")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
