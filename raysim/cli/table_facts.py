@@ -114,7 +114,7 @@ class ColumnFacts:
         """Whether the column holds text that repeats as categories do."""
         if not self.is_text or self.is_date or self.is_foreign_date or self.signs:
             return False
-        return 1 < len(self.values) <= max(FEW, self.rows // 2)
+        return len(self.values) > 1 and (len(self.values) <= FEW or self.repeats)
 
     @property
     def may_be_category(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +21,7 @@ from raysim.cli.begin import experiment_for
 from raysim.cli.commands import cli
 from raysim.cli.files import KINDS, folded
 from raysim.cli.listing import LISTS
+from raysim.cli.table_facts import MOST_DISTINCT, ColumnFacts
 from raysim.config.experiment import Experiment
 from raysim.config.read import recipes
 from raysim.data.catalogue import DATASETS
@@ -71,6 +73,15 @@ def test_signs_of_missing_values_are_proposed_and_the_experiment_runs(folder: Pa
     raw = tomllib.loads((folder / "signs.toml").read_text())
     assert raw["data"]["columns"] == {"na_values": ["?", "n/a"], "impute": "median"}
     assert tried(raw)
+
+
+@pytest.mark.parametrize("different", [5 * MOST_DISTINCT, 30])
+def test_a_text_of_a_large_table_is_a_category_only_if_it_repeats(different: int) -> None:
+    facts = ColumnFacts("ward", pa.string())
+    for start in range(0, 5 * MOST_DISTINCT, MOST_DISTINCT):
+        numbers = pa.array(np.arange(start, start + MOST_DISTINCT) % different)
+        facts.add(pc.binary_join_element_wise("ward ", numbers.cast(pa.string()), ""))
+    assert facts.rows == 5 * MOST_DISTINCT and facts.is_category == (different == 30)
 
 
 def test_an_experiment_on_a_real_table_names_every_column_and_runs(folder: Path) -> None:
