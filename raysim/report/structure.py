@@ -15,7 +15,7 @@ from raysim.plots.charts import HALF, Chart, chart, single_axes
 from raysim.plots.panels import Curve, Panel
 from raysim.plots.style import INK, MUTED, Stroke, themed, to_svg
 from raysim.report.read import AlgorithmOutput
-from raysim.report.words import TARGETS, VIEW, metric_named, metrics_in
+from raysim.report.words import TARGETS, VIEW, metric_named, metrics_in, parted
 
 Ids = NDArray[np.int64]
 
@@ -48,8 +48,9 @@ def structure(results: Sequence[AlgorithmOutput], strokes: Mapping[str, Stroke])
 
 def _sizes(results: Sequence[AlgorithmOutput], strokes: Mapping[str, Stroke]) -> Iterator[Chart]:
     """Yield the chart of the first metric by the level of the model, with a panel for each target."""
-    panels, columns = [], {name for each in results for name in each.measured}
-    first = next(iter(metrics_in(columns)), "")
+    panels, views = [], [match[2] for each in results for name in each.measured if (match := VIEW.fullmatch(name))]
+    scored = {metric for _, metric in map(parted, views)}
+    first = next((name for name in metrics_in(views) if name in scored), "")
     for key, target in TARGETS.items():
         levels = {each.label: found for each in results if (found := _by_level(each, f"{key}_{first}"))}
         if levels:

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from raysim.common.errors import InputError
-from raysim.plots.style import strokes_of_runs
+from raysim.plots.style import strokes_of, strokes_of_runs
 from raysim.report import structure as drawn
 from raysim.report.page import write_report
-from raysim.report.read import read_runs
+from raysim.report.read import AlgorithmOutput, read_runs
 from raysim.report.structure import structure
 from raysim.report.tables import headline
 from tests.kit.runs import quick_run
@@ -72,3 +73,19 @@ def test_scores_by_level_are_drawn(tmp_path: Path) -> None:
     assert len(whole) == 2 and half[0] == "–" != half[1]
     names = ("level_0.25_test_accuracy", "level_0.5_test_accuracy", "test_accuracy")
     assert panel["lines"][0]["values"] == pytest.approx([run.results[1].final(name) for name in names], abs=1e-6)
+
+
+def output(label: str, **last: float) -> AlgorithmOutput:
+    return AlgorithmOutput(label, label, {"round": np.array([1.0])} | {k: np.array([v]) for k, v in last.items()}, {})
+
+
+def test_scores_by_level_are_of_the_first_metric_that_models_of_each_size_have() -> None:
+    sizes = {"level_0.5_test_loss": 3.0, "level_0.5_test_mse": 2.0, "test_loss": 1.5, "test_mse": 1.0}
+    results = [output("fedavg", test_accuracy=0.5), output("heterofl", **sizes)]
+    (chart,) = structure(results, strokes_of(["fedavg", "heterofl"]))
+    (panel,) = chart.values["panels"]
+    assert chart.title == "MSE by level" and panel["ticks"] == ["0.5", "1"]
+    assert [line["values"] for line in panel["lines"]] == [[2.0, 1.0]]
+    own = output("heterofl", **{"level_0.5_test_mape": 2.0, "test_mape": 1.0})
+    assert [chart.title for chart in structure([own], strokes_of(["heterofl"]))] == ["mape by level"]
+    assert list(structure(results[:1], strokes_of(["fedavg"]))) == []
