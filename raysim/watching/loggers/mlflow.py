@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 AT_ONCE = 100
 """Largest number of parameters per call."""
+
+LONGEST = 250
+"""Largest number of characters of a name."""
 
 SECONDS = metric_path("seconds")
 """Metric of every round; its history in MLflow gives the last logged round."""
@@ -89,7 +94,7 @@ class MLflow:
         begun = self._client.create_run(self._experiment, tags=tags, run_name=f"{self._run.name}/{name}")
         identity: str = begun.info.run_id
         texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in settings.items()}
-        parameters = [Param(key, text) for key, text in texts.items()]
+        parameters = [Param(allowed(key), text) for key, text in texts.items()]
         for start in range(0, len(parameters), AT_ONCE):
             self._client.log_batch(identity, params=parameters[start : start + AT_ONCE])
         return identity
@@ -98,4 +103,19 @@ class MLflow:
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        self._client.log_batch(self._id, metrics=[Metric(name, value, now, step) for name, value in values.items()])
+        metrics = [Metric(allowed(name), value, now, step) for name, value in values.items()]
+        self._client.log_batch(self._id, metrics=metrics)
+
+
+def allowed(name: str) -> str:
+    """Return the name of a metric or parameter as MLflow accepts it; different names stay different.
+
+    MLflow refuses some characters, such as the parentheses of a domain's name, and parts between slashes that a file
+    system would leave out.
+    """
+    parts = re.sub(r"[^\w\-./ ]", "_", name).split("/")
+    plain = "/".join("_" if part in ("", ".", "..") else part for part in parts)
+    if plain == name and len(name) <= LONGEST:
+        return name
+    mark = sha256(name.encode()).hexdigest()[:8]  # tells Boston (MA) from Boston [MA]
+    return f"{plain[: LONGEST - len(mark) - 1]}-{mark}"

@@ -1,15 +1,20 @@
 """MLflow is told of each round once, also of a run that was stopped."""
 
 import logging
+import posixpath
+import re
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
 from algorithms.training.forked import drawn
+from raysim.config.tables import WatchTable
+from raysim.watching.loggers.logger import LoggedRun
+from raysim.watching.loggers.mlflow import MLflow
 from tests.kit.logged import NAMES, rows, watched
-
-for package in ("mlflow", "sqlalchemy", "alembic"):
-    pytest.importorskip(package)
 
 # MLflow's and SQLAlchemy's own are not ours to mend.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -17,6 +22,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.mark.parametrize("stop_in", [None, 3])
 def test_its_metrics_are_the_table(tmp_path: Path, stop_in: int | None) -> None:
+    for package in ("mlflow", "sqlalchemy", "alembic"):
+        pytest.importorskip(package)
     from mlflow import MlflowClient
 
     level, before = logging.getLogger("mlflow").level, drawn()
@@ -37,3 +44,77 @@ def test_its_metrics_are_the_table(tmp_path: Path, stop_in: int | None) -> None:
             history = {each.step: each.value for each in client.get_metric_history(logged.info.run_id, title)}
             wanted = {number: row[title] for number, row in enumerate(rows(run.folder / name), 1) if title in row}
             assert history == wanted
+
+
+class Metric(NamedTuple):
+    key: str
+    value: float
+    timestamp: int
+    step: int
+
+
+class Param(NamedTuple):
+    key: str
+    value: str
+
+
+class Client:
+    """Client that refuses names as MLflow's own does, on all systems."""
+
+    def __init__(self, uri: str) -> None:
+        self.metrics, self.params = dict[str, float](), dict[str, str]()
+
+    def get_experiment_by_name(self, name: str) -> Any:
+        return SimpleNamespace(experiment_id=name)
+
+    def create_run(self, experiment: str, **_: Any) -> Any:
+        return SimpleNamespace(info=SimpleNamespace(run_id="1"))
+
+    def set_terminated(self, run: str) -> None:
+        pass
+
+    def log_batch(self, run: str, metrics: list[Metric] | None = None, params: list[Param] | None = None) -> None:
+        for each in (*(metrics or []), *(params or [])):
+            assert re.match(r"^[/\w.\- ]*$", each.key) and len(each.key) <= 250
+            norm = posixpath.normpath(each.key)
+            assert norm == each.key and norm != "." and not norm.startswith(("..", "/"))
+        self.metrics |= {each.key: each.value for each in metrics or []}
+        self.params |= {each.key: each.value for each in params or []}
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Client:
+    """A client in place of MLflow's."""
+    made, package, entities = Client(""), ModuleType("mlflow"), ModuleType("mlflow.entities")
+    vars(package)["MlflowClient"] = lambda uri: made
+    vars(entities).update(Metric=Metric, Param=Param)
+    monkeypatch.setitem(sys.modules, "mlflow", package)
+    monkeypatch.setitem(sys.modules, "mlflow.entities", entities)
+    return made
+
+
+def test_names_that_mlflow_refuses_are_changed_and_stay_different(client: Client, tmp_path: Path) -> None:
+    logger = MLflow()
+    logger.begin(LoggedRun("run", tmp_path, WatchTable()))
+    logger.algorithm("fedavg", {"local.lr": 0.1, "data.columns.impute.age (years)": "mean"}, 0)
+    domains = [
+        "Boston (MA)",
+        "Boston [MA]",
+        "Boston _MA_",
+        "a:b",
+        "a//b",
+        "x/../y",
+        "x/./y",
+        "Zürich/1.2 - c",
+        "n" * 300,
+    ]
+    given = {f"domain_{name}_accuracy": float(place) for place, name in enumerate(domains)}
+    logger.round(1, {"seconds": 0.5, **given})
+    logger.end({"rounds": 1.0, **given})
+    assert client.params.keys() > {"local.lr"} and len(client.params) == 2
+    assert len(client.metrics) == 2 * len(given) + 2
+    by_value = {value: name for name, value in client.metrics.items() if name.startswith("evaluation/")}
+    kept = [domain for place, domain in enumerate(domains) if by_value[place] == f"evaluation/domain_{domain}_accuracy"]
+    assert kept == ["Boston _MA_", "Zürich/1.2 - c"]
+    assert by_value[0].startswith("evaluation/domain_Boston _MA__accuracy-") and len(by_value[8]) == 250
+    assert client.metrics["time/seconds"] == 0.5
