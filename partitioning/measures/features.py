@@ -42,7 +42,7 @@ class Feature:
         """Name of each category or bucket [d]."""
         if self.categories is not None:
             return [str(category) for category in self.categories]
-        edges = [f"{edge:.4g}" for edge in self.edges or ()]
+        edges = _in_words(self.edges or [])
         if not edges:
             return ["all"]
         between = [f"{low} to {high}" for low, high in itertools.pairwise(edges)]
@@ -112,6 +112,15 @@ def _describe(name: str, column: pa.ChunkedArray, buckets: int) -> Feature:
     if pa.types.is_integer(kind) and len(found) > MOST_CATEGORIES:
         return Feature(name, None, _edges(name, column, buckets))
     return Feature(name, found, None)
+
+
+def _in_words(edges: Sequence[float]) -> list[str]:
+    # From the first number of digits on that tells all edges apart; 17 tell all floats apart.
+    for digits in range(4, 18):
+        words = [f"{edge:.{digits}g}" for edge in edges]
+        if len(set(words)) >= len(set(edges)):
+            break
+    return words
 
 
 def _edges(name: str, column: pa.ChunkedArray, buckets: int) -> list[float]:

@@ -80,3 +80,27 @@ def test_categories_and_buckets_have_titles():
     assert Feature("kind", [False, True], None).titles == ["False", "True"]
     assert Feature("height", None, [1.5, 2.0]).titles == ["below 1.5", "1.5 to 2", "from 2"]
     assert Feature("one", None, []).titles == ["all"]
+
+
+@pytest.mark.parametrize(
+    ("edges", "titles"),
+    [
+        ([30.0, 40.0, 50.0], ["below 30", "30 to 40", "40 to 50", "from 50"]),
+        ([0.123456, 1234567.0], ["below 0.1235", "0.1235 to 1.235e+06", "from 1.235e+06"]),
+        ([20200101.0, 20200102.0], ["below 20200101", "20200101 to 20200102", "from 20200102"]),
+        ([1.00001, 1.00002, 3.0], ["below 1.00001", "1.00001 to 1.00002", "1.00002 to 3", "from 3"]),
+        ([0.3, 0.1 + 0.2], ["below 0.29999999999999999", None, "from 0.30000000000000004"]),
+        ([2.0, 2.0, 2.5], ["below 2", "2 to 2", "2 to 2.5", "from 2.5"]),
+        ([-0.0, 0.0], None),
+    ],
+)
+def test_buckets_have_the_fewest_digits_that_tell_them_apart(edges, titles):
+    found = Feature("x", None, edges).titles
+    assert len(found) == len(edges) + 1
+    assert titles is None or all(wanted in (None, title) for wanted, title in zip(titles, found, strict=True))
+
+
+@given(edges=st.lists(st.integers(2**53 - 99, 2**53).map(float), min_size=1, unique=True).map(sorted))
+def test_different_buckets_have_different_titles(edges):
+    titles = Feature("x", None, edges).titles
+    assert len(set(titles)) == len(titles)
