@@ -3,6 +3,7 @@
 import errno
 import shutil
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,8 @@ FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 FULL_MESSAGES = ("No space left on device", "Disk quota exceeded", "File too large")
 """Messages of libraries whose errors have no number."""
+
+_OLD = 24 * 60 * 60.0  # seconds after its last change in which no process still writes a draft
 
 _SHOWN = 25  # characters of a file's name in its draft's: with 4 bytes each, the draft's name is still short enough
 
@@ -60,12 +63,11 @@ def write_whole(path: Path) -> Iterator[Path]:
     draft = folder / f"{stem}{uuid.uuid4().hex[:8]}{suffix}"
     try:
         with report_full_disk(path):
-            _remove_abandoned(folder, f"{escape(stem)}{'[0-9a-f]' * 8}{escape(suffix)}")
-            with _claimed(draft):
-                yield draft
-                # Some libraries write files that only the owner may read.
-                draft.chmod(0o644)
-                draft.replace(path)
+            _remove_old(folder, f"{escape(stem)}{'[0-9a-f]' * 8}{escape(suffix)}")
+            yield draft
+            # Some libraries write files that only the owner may read.
+            draft.chmod(0o644)
+            draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
 
@@ -84,29 +86,12 @@ def lock(file: IO[Any], *, wait: bool = True) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
-@contextmanager
-def _claimed(draft: Path) -> Iterator[None]:
-    """Create a draft and lock it, because other writers remove drafts without a lock."""
-    if sys.platform == "win32":  # there are no locks, and an open file cannot be renamed
-        yield
-        return
-    while True:
-        with draft.open("ab") as file:
-            with suppress(OSError):  # some file systems of clusters have no locks
-                lock(file)
-            if draft.exists():  # before it was locked, another writer may have removed it
-                yield
-                return
-
-
-def _remove_abandoned(folder: Path, pattern: str) -> None:
-    """Remove the drafts of killed processes: nobody holds their locks."""
-    if sys.platform == "win32":
-        return
+def _remove_old(folder: Path, pattern: str) -> None:
+    """Remove the drafts of killed processes by their age: file systems of clusters may have no locks."""
     for draft in folder.glob(pattern):
-        with suppress(OSError), draft.open("r+b") as file:  # without locks, nobody knows whether a draft is in use
-            lock(file, wait=False)
-            draft.unlink()
+        with suppress(OSError):
+            if time.time() - draft.stat().st_mtime > _OLD:
+                draft.unlink()
 
 
 def _is_full(error: Exception) -> bool:

@@ -45,7 +45,7 @@ class ColumnFacts:
         missing: missing values among them.
         values: different values, up to `MOST_DISTINCT`.
         dates: whether all known values are dates.
-        counted: rows whose values were counted.
+        counted: rows with known values that were counted.
     """
 
     name: str
@@ -68,7 +68,7 @@ class ColumnFacts:
         if self.is_text or pa.types.is_integer(self.kind):
             if len(self.values) <= MOST_DISTINCT:
                 self.values.update(pc.unique(known_values(column)).drop_null().to_pylist())
-                self.counted += len(column)
+                self.counted += len(column) - missing_rows(column)
             self.dates = self.dates and self.is_text and not wrong_date(column)
 
     @property
@@ -107,7 +107,8 @@ class ColumnFacts:
     @property
     def is_identifier(self) -> bool:
         """Whether the column holds a different whole number in every row."""
-        return pa.types.is_integer(self.kind) and len(self.values) == self.counted > LEAST_NUMBERS
+        is_different = len(self.values) == self.counted > LEAST_NUMBERS
+        return is_different and pa.types.is_integer(self.kind) and not self.missing
 
     @property
     def is_category(self) -> bool:

@@ -93,7 +93,7 @@ def details(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
         return column(title, lambda row: text(row.difference) if row.difference else ABSENT)
 
     times = sorted({name for each in study.trials for name in each.metrics if name.startswith(VIRTUAL_TIME)})
-    significant = frozenset(place for place, row in enumerate(rows) if row.difference and row.difference.significant)
+    significant = frozenset(place for place, row in enumerate(rows) if _difference_cell(row, shown)[1])
     columns = [
         replace(column(shown.title, lambda row: shown.spread(row.mean, row.std)), best=best),
         column("n", lambda row: str(row.n)),
@@ -227,7 +227,7 @@ def _difference_cell(row: ResultRow, column: MetricColumn) -> Cell:
     if row.difference is None and row.mean is not None:
         return f"({column.text(row.mean)})", False
     each = row.difference
-    return (percent(each.relative), each.significant) if each else (ABSENT, False)
+    return (ABSENT, False) if each is None or each.relative is None else (percent(each.relative), each.significant)
 
 
 def _average_text(name: str, study: Findings, found: Mapping[str, float], column: MetricColumn) -> str:

@@ -137,7 +137,7 @@ def caption(study: Findings, rows: Sequence[ResultRow]) -> str:
         f"{heading}. In brackets: mean of {baseline}. Others: "
         f"mean difference to {baseline} in % of its mean, paired by {pairing(study)}. Bold: best of a row. "
         f"*: p < {LEVEL:g} in Wilcoxon's two-sided signed-rank test{counted}, corrected by Holm "
-        "for the algorithms of the row."
+        "for the algorithms of the row, and the mean in the test's direction."
     )
 
 
@@ -205,7 +205,7 @@ def _notes_on_comparison(row: ResultRow) -> Iterator[str]:
         pairs = "pairs" if each.differing > 1 else "pair"
         yield f"p cannot be below {each.p_least:.2g} with {each.differing} differing {pairs}"
     if each.contradictory:
-        yield "the test and the mean point in opposite directions, so the difference has no star and counts as a tie"
+        yield "the mean does not point in the test's direction, so the difference has no star and counts as a tie"
     if each.method == "normal approximation":
         yield "p by the normal approximation, with a continuity correction"
     if each.method == "exact with ties":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 AT_ONCE = 100
-"""Largest number of parameters per call."""
+"""Largest number of parameters, or of metrics, per call."""
 
 LONGEST = 250
 """Largest number of characters of a name."""
@@ -104,7 +104,8 @@ class MLflow:
 
         now = int(time.time() * 1000)
         metrics = [Metric(allowed(name), value, now, step) for name, value in values.items()]
-        self._client.log_batch(self._id, metrics=metrics)
+        for start in range(0, len(metrics), AT_ONCE):
+            self._client.log_batch(self._id, metrics=metrics[start : start + AT_ONCE])
 
 
 def allowed(name: str) -> str:

@@ -2,15 +2,15 @@
 
 import errno
 import fnmatch
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import IO, Any
 
 import pytest
 
-from partitioning.common import disk
-from partitioning.common.disk import DiskFullError, lock, report_full_disk, write_whole
+from partitioning.common.disk import DiskFullError, report_full_disk, write_whole
 
 
 @pytest.mark.parametrize(
@@ -46,26 +46,6 @@ def test_each_of_two_writers_of_a_file_writes_it_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [page]
 
 
-def test_a_draft_that_another_writer_removes_before_it_is_locked_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page, locked = tmp_path / "page.html", list[str]()
-
-    def lock_late(file: IO[Any], *, wait: bool = True) -> None:
-        if not locked:
-            Path(file.name).unlink()
-        locked.append(file.name)
-        lock(file, wait=wait)
-
-    monkeypatch.setattr(disk, "lock", lock_late)
-    with write_whole(page) as draft:
-        assert draft.exists() and locked == [str(draft)] * 2
-        with write_whole(page) as other:
-            other.write_text("another writer's page")
-        draft.write_text("whole")
-    assert page.read_text() == "whole" and list(tmp_path.iterdir()) == [page]
-
-
 KILLED = """
 import os, sys
 from pathlib import Path
@@ -84,17 +64,18 @@ def test_a_failure_leaves_the_file_before_and_no_draft(tmp_path: Path) -> None:
     assert page.read_text() == "before" and list(tmp_path.iterdir()) == [page]
 
 
-def test_the_next_writer_removes_the_draft_of_a_killed_process(tmp_path: Path) -> None:
-    page = tmp_path / "a[1] page.html"
+def test_a_later_writer_removes_the_draft_of_a_killed_process(tmp_path: Path) -> None:
+    page, other = tmp_path / "a[1] page.html", tmp_path / "other.html"
     subprocess.run([sys.executable, "-c", KILLED, page], check=True)
     (left,) = tmp_path.iterdir()
     assert fnmatch.fnmatch(left.name, ".*.partial.*"), "a run's own patterns of drafts"
-    with write_whole(tmp_path / "other.html") as draft:
-        draft.write_text("another file")
-    assert left.exists()
-    with write_whole(page) as draft:
-        draft.write_text("whole")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [page.name, "other.html"]
+    for age, path, stays in ((0, page, True), (2, other, True), (2, page, False)):
+        at = time.time() - age * 24 * 60 * 60
+        os.utime(left, (at, at))
+        with write_whole(path) as draft:
+            draft.write_text("whole")
+        assert left.exists() == stays
+    assert sorted(path.name for path in tmp_path.iterdir()) == [page.name, other.name]
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,13 @@ def test_a_text_of_a_large_table_is_a_category_only_if_it_repeats(different: int
     assert facts.rows == 5 * MOST_DISTINCT and facts.is_category == (different == 30)
 
 
+def test_missing_values_do_not_make_a_text_repeat() -> None:
+    notes, numbers = ColumnFacts("note", pa.string()), ColumnFacts("number", pa.int64())
+    notes.add(pa.array([f"note {number}" for number in range(400)] + [None] * 600))
+    numbers.add(pa.array([*range(400)] + [None] * 600))
+    assert not notes.is_category and not numbers.is_identifier
+
+
 def test_an_experiment_on_a_real_table_names_every_column_and_runs(folder: Path) -> None:
     random = np.random.default_rng(1)
     rows = 200

@@ -334,8 +334,15 @@ def test_where_the_test_and_the_mean_contradict_each_other_there_is_neither_star
     assert row.difference and row.difference.p_holm and row.difference.p_holm < 0.05 and not row.difference.significant
     assert [str(each) for each in tallies_of(study).values()] == ["0 / 1 / 0", "0 / 1 / 0"]
     assert "*" not in "".join(shown(tmp_path)[0]).replace("**", "")
-    said = "The test and the mean point in opposite directions, so the difference has no star and counts as a tie"
+    said = "The mean does not point in the test's direction, so the difference has no star and counts as a tie"
     assert f"{said}: b on digits." in notes(study, rows_of(study))
+
+
+def test_a_difference_to_a_mean_of_0_has_no_star(tmp_path: Path) -> None:
+    study = read_findings(write_study(tmp_path, [*trials("fedavg", [0.0] * 6), *trials("b", BASE)]))
+    (row,) = (row for row in rows_of(study) if row.difference)
+    assert row.difference and row.difference.significant
+    assert [cell for row in differences(study, rows_of(study)).rows for cell in row][-1] == ("–", False, False)
 
 
 def test_a_third_algorithm_makes_the_correction_stricter(tmp_path: Path) -> None:
