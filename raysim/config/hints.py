@@ -108,7 +108,9 @@ def _nearest_key(error: UnknownKeyError, algorithms: Collection[str], known: Col
     """Return the question that names the nearest known key; "" if none is near."""
     word = folded(error.name)
     word = SYNONYMS.get(f"{error.where}.{word}", SYNONYMS.get(word, error.name))
-    found = [(likeness + HERE, 0, f"did you mean {name!r}?") for name, likeness in nearest(word, error.allowed)]
+    # With its table, because `--set` takes another key by the name alone: `epochs` for `local.epochs`.
+    table = f"{error.where}." if error.where and not error.of else ""
+    found = [(likeness + HERE, 0, f"did you mean '{table}{name}'?") for name, likeness in nearest(word, error.allowed)]
     for key in known:
         if not key.thing and (key.table, key.name) == (error.where, error.name):
             continue  # a key of the usual loss: `_known` also names it with its loss

@@ -143,7 +143,7 @@ def test_list_keys_of_one(raysim: Cli) -> None:
 WRONG: list[tuple[list[str], str]] = [
     (["run", "quikstart"], "did you mean 'quickstart'"),
     (["run", "nosuch.toml"], "nosuch.toml"),
-    (["run", "quickstart", "--set", "local.epoch=3"], "did you mean 'epochs'"),
+    (["run", "quickstart", "--set", "local.epoch=3"], "did you mean 'local.epochs'"),
     (
         ["run", "radfed-small", "--set", "partition.label_alpha=-1"],
         "raysim: partition.label_alpha = -1: should be greater than 0",
@@ -172,7 +172,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", "quickstart", "--set", "model.name={ a = 1 }"], "unknown model.name = {'a': 1}"),
     (["submit", "quickstart", "--address", "10.0.0.1:6379"], "must be the URL of the dashboard of a Ray cluster"),
     (["submit", "quickstart", "--address", "http://127.0.0.1:1"], "and nothing listens there"),
-    (["submit", "quickstart", "--address", "http://127.0.0.1:1", "--set", "local.epoch=3"], "did you mean 'epochs'"),
+    (["submit", "quickstart", "--address", "http://127.0.0.1:1", "--set", "local.epoch=3"], "did you mean 'local.epochs'"),
     (["submit", "quickstart", "--address", "http://127.0.0.1:1", "--actors", "0"], "--actors = 0"),
     (["submit", "quickstart", "--address", "http://127.0.0.1:1", "--stage", "here"], "must be an absolute path"),
     (["submit", "quickstart"], "--address"),

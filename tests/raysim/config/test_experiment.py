@@ -208,7 +208,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"data": {"dataset": "digits", "fold": 1}}, r"data.fold = 1: must stand with data.population"),
     ({"rounds": "ten"}, "rounds = 'ten': should be a whole number; "),
     ({"round": 3}, r"unknown key 'round'.* did you mean 'rounds'"),
-    ({"local": {"epoch": 3}}, r"unknown key 'local.epoch'.* did you mean 'epochs'"),
+    ({"local": {"epoch": 3}}, r"unknown key 'local.epoch'.* did you mean 'local.epochs'"),
     ({"partition": {"scheme": "dirichlet-qp", "lable_alpha": 1}}, r"did you mean 'label_alpha'"),
     ({"partition": {"scheme": "iid", "label_alpha": 1}}, r"unknown key 'partition.label_alpha'"),
     ({"partition": {"scheme": "dirichlet-pq"}}, r"unknown partition.scheme = 'dirichlet-pq'.* 'dirichlet-qp'"),
@@ -260,7 +260,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"uplink": {"chain": [{"name": "top-k"}]}}, r"uplink.chain has stage top-k without 'share': must be given"),
     ({"uplink": {"chain": [{"share": 0.1}]}}, r"uplink.chain has .*must have a name"),
     ({"uplink": {"chain": "sign"}}, r"uplink.chain = 'sign': must be a list of stages"),
-    ({"uplink": {"feedbak": True}}, r"unknown key 'uplink.feedbak'.* did you mean 'feedback'"),
+    ({"uplink": {"feedbak": True}}, r"unknown key 'uplink.feedbak'.* did you mean 'uplink.feedback'"),
     ({"uplink": {"feedback": True}}, r"uplink.feedback = true with an empty chain"),
     ({"uplink": {"chain": [{"name": "top-k", "share": 2}]}}, r"uplink.share = 2.0: must be in \(0, 1\]"),
     (

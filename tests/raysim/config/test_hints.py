@@ -24,7 +24,7 @@ def refusals(changes: list[str], raw: dict[str, object] | None = None) -> list[s
     [
         ("lr=0.1", "'local.lr'?"),
         ("num_rounds=3", "'rounds'?"),
-        ("local.learning_rate=0.1", "'lr'?"),
+        ("local.learning_rate=0.1", "'local.lr'?"),
         ("local.rounds=3", "'rounds'?"),
         ("data.clients=3", "'partition.clients'?"),
         ("algorithm.momentum=0.9", "'local.momentum'?"),
@@ -34,7 +34,7 @@ def refusals(changes: list[str], raw: dict[str, object] | None = None) -> list[s
         ("partition.alpha=0.5", "'partition.label_alpha' of scheme dirichlet-qp?"),
         ("model.stem=small", "'model.stem' of model resnet18?"),
         ("server.beta1=0.5", "'server.beta1' of rule adam?"),
-        ("evaluate.evrey=2", "'every'?"),
+        ("evaluate.evrey=2", "'evaluate.every'?"),
         ("local.delta=1.0", "'local.delta' of loss huber?"),
         ("fleet.zzzzzz=1", ""),
     ],
