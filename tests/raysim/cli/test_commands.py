@@ -172,7 +172,10 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", "quickstart", "--set", "model.name={ a = 1 }"], "unknown model.name = {'a': 1}"),
     (["submit", "quickstart", "--address", "10.0.0.1:6379"], "must be the URL of the dashboard of a Ray cluster"),
     (["submit", "quickstart", "--address", "http://127.0.0.1:1"], "and nothing listens there"),
-    (["submit", "quickstart", "--address", "http://127.0.0.1:1", "--set", "local.epoch=3"], "did you mean 'local.epochs'"),
+    (
+        ["submit", "quickstart", "--address", "http://127.0.0.1:1", "--set", "local.epoch=3"],
+        "did you mean 'local.epochs'",
+    ),
     (["submit", "quickstart", "--address", "http://127.0.0.1:1", "--actors", "0"], "--actors = 0"),
     (["submit", "quickstart", "--address", "http://127.0.0.1:1", "--stage", "here"], "must be an absolute path"),
     (["submit", "quickstart"], "--address"),
