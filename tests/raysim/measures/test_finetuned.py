@@ -161,7 +161,10 @@ def test_what_cannot_be_finetuned_is_refused(tmp_path: Path, population: Populat
     base: dict[str, Any] = {"rounds": 1, "data": {"dataset": "digits"}, "partition": {"clients": 3, "local_test": 0.2}}
     for changes, message in (
         ({"partition": {"clients": 3, "test_clients": 1}}, "set partition.local_test = 0.2"),
-        ({"evaluate": {"finetune": {"epoch": 1}}}, "'evaluate.finetune.epoch': did you mean 'epochs'"),
+        (
+            {"evaluate": {"finetune": {"epoch": 1}}},
+            "'evaluate.finetune.epoch': did you mean 'evaluate.finetune.epochs'",
+        ),
         ({"evaluate": {"finetune": {"epochs": 0}}}, "evaluate.finetune.epochs = 0: should be greater"),
         ({"local": {"update": "tests.raysim.measures.test_finetuned:own"}}, "with local.update"),
     ):

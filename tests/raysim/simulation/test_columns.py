@@ -127,7 +127,7 @@ def test_a_test_table_has_the_types_of_the_training_table(
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"categoris": ["pain"]}, "unknown key 'data.columns.categoris'.*did you mean 'categories'"),
+        ({"categoris": ["pain"]}, "unknown key 'data.columns.categoris'.*did you mean 'data.columns.categories'"),
         ({"impute": "mode"}, "data.columns.impute"),
         ({"drop_first": True}, "drop_first = true without one-hot categories"),
         ({"categories": ["pain"], "encode": "index", "drop_first": True}, "drop_first = true without one-hot"),

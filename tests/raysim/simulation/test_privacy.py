@@ -53,7 +53,7 @@ def test_the_noise_is_solved_for_and_written(inline: Path) -> None:
         ({"privacy": {"clip": 0.5}}, r"privacy.noise, privacy.epsilon = \(None, None\): must be one of them"),
         ({"privacy": {"clip": 0.5, "noise": 0.01, "delta": 1e-3}}, "must be 0 or at least 0.1"),
         ({"privacy": {"clip": 0.5, "noise": 1.0, "epsilon": 8.0}}, "must be one of them"),
-        ({"privacy": {"clip": 0.5, "nois": 1.0}}, "did you mean 'noise'"),
+        ({"privacy": {"clip": 0.5, "nois": 1.0}}, "did you mean 'privacy.noise'"),
         ({"privacy": {"clip": -1.0, "noise": 1.0}}, "privacy.clip = -1.0: must be a finite number > 0"),
         ({"algorithm": {"name": "fedavg", **KEYS, "joins": {"1": 2}}}, r"algorithm.joins with \[privacy\]"),
         ({"algorithm": {"name": "fedavg"}}, 'must be "poisson"'),

@@ -74,7 +74,10 @@ def test_a_run_says_if_no_update_arrived_before_the_deadline(deadline: float, sa
     ("keys", "text"),
     [
         ({"oort": {"alpha": 1.0}}, 'algorithm.oort with algorithm.sampling = "uniform"'),
-        ({"sampling": "oort", "oort": {"alhpa": 1.0}}, r"unknown key 'algorithm\.oort\.alhpa': .*did you mean 'alpha'"),
+        (
+            {"sampling": "oort", "oort": {"alhpa": 1.0}},
+            r"unknown key 'algorithm\.oort\.alhpa': .*did you mean 'algorithm.oort.alpha'",
+        ),
         ({"sampling": "oort", "oort": {"alpha": "two"}}, r"algorithm\.oort\.alpha = 'two': .*number; .*alpha=2\.0"),
         ({"name": "fedbuff", "sampling": "oort"}, 'algorithm.sampling = "oort" with asynchronous arrivals'),
         ({"sampling": "oort", "oort": {"alpha": -1.0}}, r"algorithm\.oort\.alpha = -1\.0"),
