@@ -1,6 +1,7 @@
 """The estimate of a run's rest, by which Ray starts or does not."""
 
 import os
+import runpy
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import ray
 
 from raysim.common.errors import StoppedError
-from raysim.fleet import outlook
+from raysim.fleet import machine, outlook
 from raysim.fleet.outlook import Outlook
 from raysim.simulation.stop import Stop
 from raysim.watching.progress import Watcher
@@ -56,6 +57,18 @@ def test_a_run_is_long_if_the_updates_left_take_as_long_as_actors_are_worth(
     clock[0] += seconds
     run.add(10)
     assert run.is_long == is_long
+
+
+@pytest.mark.parametrize(("cpu", "worth", "long"), [(1.5, 15.0, 30.0), (4.0, 40.0, 40.0), (600.0, 100.0, 100.0)])
+def test_slow_imports_make_actors_worth_less(
+    cpu: float, worth: float, long: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "process_time", lambda: cpu)
+        loaded = runpy.run_path(str(machine.__file__))["LOADED_SECONDS"]
+    monkeypatch.setattr(machine, "LOADED_SECONDS", loaded)
+    found = runpy.run_path(str(outlook.__file__))
+    assert (found["WORTH_SECONDS"], found["LONG_SECONDS"]) == (worth, long)
 
 
 @pytest.mark.parametrize("blocks", [0, 1])
