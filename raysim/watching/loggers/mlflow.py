@@ -19,8 +19,8 @@ from raysim.watching.loggers.logger import LoggedRun, metric_path
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-AT_ONCE = 100
-"""Largest number of parameters, or of metrics, per call."""
+AT_ONCE, METRICS_AT_ONCE = 100, 1000
+"""Largest numbers of parameters and of metrics per call."""
 
 LONGEST = 250
 """Largest number of characters of a name."""
@@ -103,9 +103,11 @@ class MLflow:
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        metrics = [Metric(allowed(name), value, now, step) for name, value in values.items()]
-        for start in range(0, len(metrics), AT_ONCE):
-            self._client.log_batch(self._id, metrics=metrics[start : start + AT_ONCE])
+        # The seconds come last, because they say that the round is logged.
+        names = sorted(values, key=lambda name: name == SECONDS)
+        metrics = [Metric(allowed(name), values[name], now, step) for name in names]
+        for start in range(0, len(metrics), METRICS_AT_ONCE):
+            self._client.log_batch(self._id, metrics=metrics[start : start + METRICS_AT_ONCE])
 
 
 def allowed(name: str) -> str:
