@@ -156,16 +156,16 @@ def _from_file(weights: str) -> Mapping[str, torch.Tensor]:
 
 
 def _from_torchvision(weights: str, name: str, module: nn.Module) -> Mapping[str, torch.Tensor]:
-    from torchvision.models import get_model_weights, list_models  # late: most models do not need it
+    from raysim.common.vision import torchvision  # late: most models do not need it
 
-    names = {each.replace("_", ""): each for each in list_models()}
+    names = {each.replace("_", ""): each for each in torchvision.models.list_models()}
     theirs = names.get(name.replace("_", ""))
     if theirs is None or not type(module).__module__.startswith("torchvision.models"):
         raise InputError(
             f"model.weights = {weights!r} with model {name}, which is not torchvision's: must be the path of a "
             f'{WEIGHTS_SUFFIX} file; set model.weights = "FILE{WEIGHTS_SUFFIX}"'
         )
-    known = get_model_weights(theirs).__members__
+    known = torchvision.models.get_model_weights(theirs).__members__
     if weights not in known:
         raise unknown(f"model.weights = {weights!r} of model {name}", weights, [*known, f"FILE{WEIGHTS_SUFFIX}"])
     file = Path(torch.hub.get_dir()) / "checkpoints" / Path(urlparse(known[weights].url).path).name

@@ -232,12 +232,12 @@ class DeepLabV3Plus(nn.Module):
     """
 
     def __init__(self, low: nn.Module, high: nn.Module, widths: tuple[int, int], classes: int) -> None:
-        from torchvision.models.segmentation.deeplabv3 import ASPP
+        from raysim.common.vision import torchvision  # late, as in all models: torchvision takes time to import
 
         super().__init__()
         self.low = low
         self.high = high
-        self.pyramid = ASPP(widths[1], ATROUS_RATES)
+        self.pyramid = torchvision.models.segmentation.deeplabv3.ASPP(widths[1], ATROUS_RATES)
         self.project = nn.Sequential(*_convolution(widths[0], 48, 1))
         self.decoder = nn.Sequential(
             *_convolution(48 + 256, 256, 3), *_convolution(256, 256, 3), nn.Conv2d(256, classes, 1)
@@ -260,7 +260,7 @@ def _convolution(inputs: int, outputs: int, kernel: int) -> list[nn.Module]:
 
 def _mobilenet_v2(channels: int) -> SplitBackbone:
     """Return MobileNetV2 up to its last bottleneck; dilation replaces the fifth stride of 2."""
-    import torchvision
+    from raysim.common.vision import torchvision
 
     features = torchvision.models.mobilenet_v2(weights=None).features
     features[0][0] = first_convolution(channels, 32, kernel=3, stride=2)
@@ -273,7 +273,7 @@ def _mobilenet_v2(channels: int) -> SplitBackbone:
 
 def _resnet50(channels: int) -> SplitBackbone:
     """Return ResNet-50; dilation replaces its last stride of 2."""
-    import torchvision
+    from raysim.common.vision import torchvision
 
     net = torchvision.models.resnet50(weights=None, replace_stride_with_dilation=[False, False, True])
     stem = first_convolution(channels, 64, kernel=7, stride=2)

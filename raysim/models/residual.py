@@ -77,9 +77,9 @@ def resnet18(shape: tuple[int, ...], classes: int, *, stem: Stem = "imagenet", n
 
     Paper: He et al., "Deep Residual Learning for Image Recognition".
     """
-    import torchvision
     from torch import nn
 
+    from raysim.common.vision import torchvision
     from raysim.models.networks import adapted, first_convolution
 
     channels, _, _ = image_shape("resnet18", shape)
@@ -108,8 +108,7 @@ def mobilenet_v2(shape: tuple[int, ...], classes: int, *, dropout: Dropout = 0.2
 
     Paper: Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks".
     """
-    import torchvision
-
+    from raysim.common.vision import torchvision
     from raysim.models.networks import adapted, first_convolution
 
     channels, _, _ = image_shape("mobilenet_v2", shape)

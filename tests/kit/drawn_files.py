@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 from scipy.io import savemat
-from torchvision import datasets
 
+from raysim.common.vision import torchvision
 from raysim.data.sets.tabular import COVERTYPE
 
 Bytes = npt.NDArray[np.uint8]
@@ -30,7 +30,7 @@ def write_all(root: Path) -> None:
     """Write the files of all the sets into a folder, `data.root`."""
     for folder in ("MNIST/raw", "FashionMNIST/raw", "morpho-mnist/global", "morpho-mnist/local"):
         write_idx(root / folder)
-    write_cifar10(root / datasets.CIFAR10.base_folder)
+    write_cifar10(root / torchvision.datasets.CIFAR10.base_folder)
     write_matlab(root, "")
     write_matlab(root, "synth_")
     write_usps(root)
@@ -59,15 +59,17 @@ def write_idx(folder: Path, train: int = 1500, test: int = 100) -> None:
 def write_cifar10(folder: Path, of_each: int = 300) -> None:
     """The six batches and their names; see `sums_of_cifar10`."""
     folder.mkdir()
-    for name, _ in (*datasets.CIFAR10.train_list, *datasets.CIFAR10.test_list):
+    for name, _ in (*torchvision.datasets.CIFAR10.train_list, *torchvision.datasets.CIFAR10.test_list):
         content: dict[str, Any] = {"data": pixels(of_each, 3072), "labels": classes(of_each, 10).tolist()}
         (folder / name).write_bytes(pickle.dumps(content))
-    (folder / datasets.CIFAR10.meta["filename"]).write_bytes(pickle.dumps({"label_names": list("0123456789")}))
+    (folder / torchvision.datasets.CIFAR10.meta["filename"]).write_bytes(
+        pickle.dumps({"label_names": list("0123456789")})
+    )
 
 
 def sums_of_cifar10(folder: Path) -> Mapping[str, Any]:
     """torchvision's lists of CIFAR-10's files, with the sums of those that were drawn."""
-    kind = datasets.CIFAR10
+    kind = torchvision.datasets.CIFAR10
 
     def summed(names: Iterable[str]) -> list[list[str]]:
         return [[name, hashlib.md5((folder / name).read_bytes()).hexdigest()] for name in names]

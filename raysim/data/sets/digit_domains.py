@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from scipy.io import loadmat, whosmat
-from torchvision import datasets
 
 from partitioning.common.paths import open_regular, regular
 from raysim.common.errors import InputError
+from raysim.common.vision import torchvision
 from raysim.data.folders import ImageRow, Tables, image_table, read_folder
 from raysim.data.reading import check_columns, check_labels, damaged, fetch, missing, named_in, table_of, text_of
 from raysim.data.sets.small_images import MOST_DIGITS, digits_table, read_idx
@@ -42,7 +42,7 @@ def read_svhn(root: Path) -> Tables:
 
     def download(stage: str) -> None:
         for split in ("train", "test"):
-            datasets.SVHN(stage, split=split, download=True)
+            torchvision.datasets.SVHN(stage, split=split, download=True)
 
     files = [f"{split}_32x32.mat" for split in ("train", "test")]
     fetch(download, root, files)
@@ -66,7 +66,7 @@ def read_usps(root: Path) -> Tables:
 
     def download(stage: str) -> None:
         for train in (True, False):
-            datasets.USPS(stage, train=train, download=True)
+            torchvision.datasets.USPS(stage, train=train, download=True)
 
     fetch(download, root, ["usps.bz2", "usps.t.bz2"])
     return _libsvm(root / "usps.bz2"), _libsvm(root / "usps.t.bz2")

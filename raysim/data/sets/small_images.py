@@ -116,15 +116,14 @@ def read_cifar10(root: Path) -> Tables:
 
     Paper: Krizhevsky, "Learning multiple layers of features from tiny images", 2009, chapter 3.
     """
-    from torchvision import datasets
-    from torchvision.datasets.utils import check_integrity
+    from raysim.common.vision import torchvision
 
-    kind = datasets.CIFAR10
+    kind = torchvision.datasets.CIFAR10
     sums = {f"{kind.base_folder}/{name}": md5 for name, md5 in [*kind.train_list, *kind.test_list]}
     sums[f"{kind.base_folder}/{kind.meta['filename']}"] = kind.meta["md5"]
     fetch(partial(kind, train=False, download=True), root, list(sums), archives=[kind.filename])
     for name, md5 in sums.items():
-        if not check_integrity(str(regular(root / name)), md5):
+        if not torchvision.datasets.utils.check_integrity(str(regular(root / name)), md5):
             raise damaged(root / name, "its MD5 sum differs")
     return _cifar10_table(kind, root, train=True), _cifar10_table(kind, root, train=False)
 
@@ -192,9 +191,9 @@ def _download_idx(name: str, root: Path) -> Tables:
 
 
 def _download(name: str, root: str) -> None:
-    from torchvision import datasets
+    from raysim.common.vision import torchvision
 
-    getattr(datasets, name)(root, train=False, download=True)
+    getattr(torchvision.datasets, name)(root, train=False, download=True)
 
 
 def _idx_values(path: Path, shape: tuple[int, ...], source: str) -> Bytes:

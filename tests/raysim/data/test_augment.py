@@ -3,10 +3,9 @@
 import pytest
 import torch
 from torch.nn.functional import interpolate
-from torchvision.transforms import RandomResizedCrop
-from torchvision.transforms.v2 import functional as tv
 
 from raysim.common.errors import InputError
+from raysim.common.vision import torchvision
 from raysim.data.augment import AugmentationChain, ColourJitter, Crop, Flip, ResizedCrop, augmentation
 from raysim.data.standardise import MeanAndStd, Standardisation
 
@@ -48,6 +47,8 @@ def test_a_brightness_by_hand() -> None:
 
 
 def test_a_jitter_equals_torchvision_s() -> None:
+    from torchvision.transforms.v2 import functional as tv  # late: without the compiler that `vision` leaves out
+
     generator = torch.Generator().manual_seed(3)
     x, draws = torch.rand(40, 3, 5, 7, generator=generator), torch.rand(40, 4, generator=generator)
     x[0, :, 0, 0], x[1, :, 0, 1] = 0.5, torch.tensor([1.0, 1.0, 0.0])  # no colour, and two largest values
@@ -163,7 +164,8 @@ def test_the_parts_of_resized_crops_are_the_field_s() -> None:
     assert 0.075 < share.min() < 0.085 and share.max() == 1 and 0.70 < ratio.min() < ratio.max() < 1.42
     torch.manual_seed(0)
     image = torch.zeros(1, 64, 64)
-    drawn = torch.tensor([RandomResizedCrop.get_params(image, [0.08, 1.0], [3 / 4, 4 / 3]) for _ in range(2000)])
+    crop = torchvision.transforms.RandomResizedCrop
+    drawn = torch.tensor([crop.get_params(image, [0.08, 1.0], [3 / 4, 4 / 3]) for _ in range(2000)])
     assert share.double().mean() == pytest.approx(float((drawn[:, 2] * drawn[:, 3] / 64**2).double().mean()), abs=0.02)
     tall = ResizedCrop(None, (1.0, 1.0)).parts(draws[:3], 40, 10)
     assert tall[0].tolist() == [[13, 0]] * 3 and tall[1].tolist() == [[13, 10]] * 3

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from torchvision.datasets import Cityscapes
 
 import partitioning
 from partitioning import InputError
+from raysim.common.vision import torchvision
 from raysim.data import folders
 from raysim.data.decoding import decode_population
 from raysim.data.sources import load, read
@@ -172,7 +172,7 @@ def test_layout_of_cityscapes(tmp_path: Path) -> None:
     assert source.train.schema.names == ["image", "mask", "city"]
     mask = source.train["mask"][0].as_py()
     assert mask["path"] == "gtFine/train/aachen/aachen_000000_000019_gtFine_labelIds.png"
-    known = {each.id: each.train_id for each in Cityscapes.classes if 0 <= each.train_id < 19}
+    known = {each.id: each.train_id for each in torchvision.datasets.Cityscapes.classes if 0 <= each.train_id < 19}
     assert np.asarray(Image.open(io.BytesIO(mask["bytes"])))[0].tolist() == [known.get(i, 255) for i in ids[0]]
     assert len(known) == 19 and source.train.schema.field("mask").metadata == {b"classes": b"19"}
     assert load("cityscapes", root=str(tmp_path), dividing=["city"]).label == "mask"

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from torchvision import datasets
 
 from partitioning import InputError
+from raysim.common.vision import torchvision
 from raysim.data.arrays import flat
 from raysim.data.sources import load
 
@@ -128,13 +128,13 @@ def test_absent_files_are_named_and_nothing_is_left(
 def test_archives_that_are_there_are_unpacked(fashion: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = load("fashion-mnist", root=str(fashion))
     resources = []
-    for name, _ in datasets.FashionMNIST.resources:
+    for name, _ in torchvision.datasets.FashionMNIST.resources:
         file = fashion / "FashionMNIST" / "raw" / name.removesuffix(".gz")
         data = gzip.compress(file.read_bytes())
         file.with_name(name).write_bytes(data)
         file.unlink()
         resources.append((name, hashlib.md5(data).hexdigest()))
-    monkeypatch.setattr(datasets.FashionMNIST, "resources", resources)
+    monkeypatch.setattr(torchvision.datasets.FashionMNIST, "resources", resources)
     source = load("fashion-mnist", root=str(fashion))
     assert source.train.equals(expected.train)
     assert [entry.name for entry in fashion.iterdir()] == ["FashionMNIST"]
@@ -158,14 +158,14 @@ def _old_array(values: npt.NDArray[np.uint8]) -> _Pickled:
 
 def test_layout_of_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (12, 3072), dtype=np.uint8)
-    names = [name for name, _ in (*datasets.CIFAR10.train_list, *datasets.CIFAR10.test_list)]
+    names = [name for name, _ in (*torchvision.datasets.CIFAR10.train_list, *torchvision.datasets.CIFAR10.test_list)]
     contents: dict[str, dict[str, object]] = {
         name: {"data": _old_array(pixels[2 * i : 2 * i + 2]), "labels": [i % 5, 9]} for i, name in enumerate(names)
     }
     sums = _write_pickles(tmp_path / "cifar-10-batches-py", contents | {"batches.meta": {"label_names": ["plane"]}})
-    monkeypatch.setattr(datasets.CIFAR10, "train_list", [[name, sums[name]] for name in names[:5]])
-    monkeypatch.setattr(datasets.CIFAR10, "test_list", [[names[5], sums[names[5]]]])
-    monkeypatch.setitem(datasets.CIFAR10.meta, "md5", sums["batches.meta"])
+    monkeypatch.setattr(torchvision.datasets.CIFAR10, "train_list", [[name, sums[name]] for name in names[:5]])
+    monkeypatch.setattr(torchvision.datasets.CIFAR10, "test_list", [[names[5], sums[names[5]]]])
+    monkeypatch.setitem(torchvision.datasets.CIFAR10.meta, "md5", sums["batches.meta"])
 
     source = load("cifar10", root=str(tmp_path))
     assert source.test is not None
@@ -177,7 +177,7 @@ def test_layout_of_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_changed_cifar10_is_not_unpickled(tmp_path: Path) -> None:
     bomb = {"data": _Pickled(pytest.fail, ("unpickled",)), "labels": []}
-    names = [name for name, _ in (*datasets.CIFAR10.train_list, *datasets.CIFAR10.test_list)]
+    names = [name for name, _ in (*torchvision.datasets.CIFAR10.train_list, *torchvision.datasets.CIFAR10.test_list)]
     _write_pickles(tmp_path / "cifar-10-batches-py", dict.fromkeys([*names, "batches.meta"], bomb))
     with pytest.raises(InputError, match=r"data_batch_1 is damaged \(its MD5 sum differs\)"):
         load("cifar10", root=str(tmp_path))

@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from partitioning import InputError
+from raysim.common.vision import torchvision
 from raysim.models.build import build
 from raysim.models.networks import ResidualBlock, WindowMean
 
@@ -50,8 +51,6 @@ def test_deeplab_strides(backbone: str, widths: tuple[int, int]) -> None:
 
 def test_holes_stand_in_for_a_stride() -> None:
     """Every other pixel of the features with holes is what the network with its fifth stride computes."""
-    import torchvision
-
     model = build("deeplab_v3plus", shape=(3, 64, 64), classes=5, seed=0).double().eval()
     plain = torchvision.models.mobilenet_v2(weights=None).features[:18].double().eval()
     ours, theirs = ([*nn.Sequential(*parts).state_dict().values()] for parts in ([model.low, model.high], [plain]))

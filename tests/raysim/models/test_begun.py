@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torchvision
 from safetensors.torch import save_file
 from torch import nn
 
 from algorithms import Layout
 from algorithms.core.head import head_layers
 from raysim.common.errors import InputError
+from raysim.common.vision import torchvision
 from raysim.models.build import MODELS, build
 from raysim.models.initialisation import freeze_before, initialise, load_weights
 

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torchvision
 from torch import nn
 from torch.nn.functional import conv2d, cross_entropy
-from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 
 from algorithms import Compute, Layout, Local, Participation, Resident, Sharing, Work, fedbn, trainer
 from algorithms.core.batch_norm import is_batch_norm, train_mode
@@ -18,6 +16,7 @@ from algorithms.core.chunks import CHUNK
 from algorithms.core.sums import Sum
 from algorithms.training.statistics import add_statistics, statistics_of
 from raysim.common.errors import InputError
+from raysim.common.vision import torchvision
 from raysim.models.build import build
 from raysim.models.keys import KEYS, NORMS, RenormLimits
 from raysim.models.norm import Normaliser, converted
@@ -262,11 +261,13 @@ def test_fedbn_keeps_every_layer_of_a_nested_model(norm: str, layers: int) -> No
 
 
 def torchvisions() -> nn.Module:
-    return ResNet(BasicBlock, [1, 2, 1, 1], num_classes=5)
+    resnet = torchvision.models.resnet
+    return resnet.ResNet(resnet.BasicBlock, [1, 2, 1, 1], num_classes=5)
 
 
 def bottlenecks() -> nn.Module:
-    return ResNet(Bottleneck, [1, 1, 2, 1], num_classes=5)
+    resnet = torchvision.models.resnet
+    return resnet.ResNet(resnet.Bottleneck, [1, 1, 2, 1], num_classes=5)
 
 
 @pytest.mark.parametrize(

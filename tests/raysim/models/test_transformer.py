@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from transformers.activations import NewGELUActivation
 
 from algorithms import Layout
 from algorithms.training.loss import LabelKind
@@ -83,6 +82,8 @@ def test_only_adapters_and_a_new_head_train(architecture: str, labels: LabelKind
 
 
 def test_the_approximate_gelu_is_one_operation_with_the_same_values() -> None:
+    from transformers.activations import NewGELUActivation  # late, as in the product: it takes seconds
+
     made, x = small("gpt2", "sequence", 64).eval(), tokens()
     layers: list[Any] = [layer.mlp for layer in made.network.transformer.h]  # type: ignore[union-attr]
     fast = made(x)

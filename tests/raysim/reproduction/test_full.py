@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torchvision import datasets
-from torchvision.models import get_weight, mobilenet_v2
 
 from raysim import study
+from raysim.common.vision import torchvision
 from raysim.reproduction.claim import OF_ROUNDS
 from raysim.reproduction.file import read_reproduction, reproductions
 from raysim.reproduction.reproducing import draw
@@ -49,7 +48,7 @@ CAPS = {
 LAST = {"take": "last", "since": None, "until": None, "level": None, "period": None}
 """What is taken where a claim is of more rounds than there are here: its column must be measured all the same."""
 
-WEIGHTS = get_weight("MobileNet_V2_Weights.IMAGENET1K_V1")
+WEIGHTS = torchvision.models.get_weight("MobileNet_V2_Weights.IMAGENET1K_V1")
 
 SMALLER: Mapping[str, tuple[str, ...]] = {
     "dp-fedavg-mnist": ("partition.clients=150",),  # ten of the 1,500 drawn images each, as many as in the paper
@@ -70,12 +69,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     write_all(folder)
     hub = folder / "torch" / "hub" / "checkpoints"
     hub.mkdir(parents=True)
-    torch.save(mobilenet_v2().state_dict(), hub / WEIGHTS.url.rpartition("/")[2])
+    torch.save(torchvision.models.mobilenet_v2().state_dict(), hub / WEIGHTS.url.rpartition("/")[2])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_HOME", str(folder / "torch"))
         patch.setenv("RAYSIM_CACHE", str(folder / "cache"))
-        for key, value in sums_of_cifar10(folder / datasets.CIFAR10.base_folder).items():
-            patch.setattr(datasets.CIFAR10, key, value)
+        for key, value in sums_of_cifar10(folder / torchvision.datasets.CIFAR10.base_folder).items():
+            patch.setattr(torchvision.datasets.CIFAR10, key, value)
         yield folder
     shutil.rmtree(folder)
 
