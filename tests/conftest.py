@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -120,5 +121,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_sessionfinish() -> None:
-    # Commands that ran in this process keep what they imported from the search for garbage; libraries then complain.
-    gc.unfreeze()
+    MEMORY.give_back()  # pytest searches for garbage five times now, and this keeps a million objects out of it
+    # Libraries complain of what is left when Python ends, and what is kept out of the search is left.
+    atexit.register(gc.unfreeze)

@@ -1,9 +1,9 @@
 """`gpus_per_actor = "auto"` as far as it goes without a GPU: Ray counts two that are not there."""
 
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from unittest import TestCase
 
 import pytest
 import ray
@@ -72,16 +72,14 @@ def two_rounds(place: InlineWorkplace | Measured, plan: WorkerPlan) -> bytes:
         return state.model.floats.tobytes()
 
 
-def test_actors_start_when_their_part_is_known(
-    two_gpus: None, plan: WorkerPlan, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.INFO), Measured() as place:
+def test_actors_start_when_their_part_is_known(two_gpus: None, plan: WorkerPlan) -> None:
+    with TestCase().assertLogs("raysim", "INFO") as logs, Measured() as place:
         place.fit({"fedavg": plan, "whole": replace(plan, block=8)}, 1)
         assert (place.workers, place.pool.demand.each.gpus, len(place.pool.handles())) == (3, 0.5, 3)
         found = two_rounds(place, plan)
     with InlineWorkplace() as here:
         assert two_rounds(here, plan) == found
-    assert "a GPU holds 3 actors; 3 of 0.5 GPU each" in caplog.text
+    assert "a GPU holds 3 actors; 3 of 0.5 GPU each" in str(logs.output)
 
 
 def test_a_gpu_without_a_block_is_told_once(two_gpus: None, plan: WorkerPlan) -> None:

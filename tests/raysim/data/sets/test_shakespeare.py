@@ -1,12 +1,11 @@
 """Shakespeare by speaking role."""
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
+from unittest import TestCase
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from raysim.data.sets.shakespeare import VOCABULARY, WINDOW
 from raysim.data.sources import load
@@ -23,11 +22,11 @@ def test_the_vocabulary_has_80_characters() -> None:
     assert VOCABULARY[0] == "\n" and VOCABULARY[1] == " " and VOCABULARY[79] == "}"
 
 
-def test_windows_of_a_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_windows_of_a_text(tmp_path: Path) -> None:
     first, second = LONG[:50], LONG[50:]
     play = f"Romeo:\n{first}\n\nNurse:\nMadam!\n\nRomeo:\n{second}\nAh: me$\n\nand more\n"
     (tmp_path / "shakespeare.txt").write_text(play)
-    with caplog.at_level(logging.INFO, "raysim"):
+    with TestCase().assertLogs("raysim", "INFO") as logs:
         table = load("shakespeare", root=str(tmp_path), dividing=["speaker"]).train
     whole = f"{first}\n{second}\nAh: me\nand more"  # "$" is beyond the vocabulary
     assert table.num_rows == len(whole) - WINDOW
@@ -36,7 +35,7 @@ def test_windows_of_a_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
         assert row["speaker"] == "Romeo"
         assert _text(row["text"]) == whole[place : place + WINDOW]
         assert VOCABULARY[row["label"]] == whole[place + WINDOW]
-    assert "1 speakers; 1 with at most 80 characters and 1 characters beyond the vocabulary" in caplog.text
+    assert "1 speakers; 1 with at most 80 characters and 1 characters beyond the vocabulary" in str(logs.output)
 
 
 def test_windows_of_a_table(tmp_path: Path) -> None:
@@ -50,12 +49,12 @@ def test_windows_of_a_table(tmp_path: Path) -> None:
     assert load("shakespeare", root=str(tmp_path / "shakespeare.csv")).train.num_rows == len(LONG) - 80
 
 
-def test_real_text(real: Callable[[str], Path], caplog: pytest.LogCaptureFixture) -> None:
+def test_real_text(real: Callable[[str], Path]) -> None:
     path = real("tinyshakespeare.txt")
-    with caplog.at_level(logging.INFO, "raysim"):
+    with TestCase().assertLogs("raysim", "INFO") as logs:
         table = load("shakespeare", root=str(path), dividing=["speaker"]).train
     speakers = table["speaker"].value_counts().to_pylist()
-    assert "256 speakers; 53 with at most 80 characters and 1 characters" in caplog.text  # 309 together
+    assert "256 speakers; 53 with at most 80 characters and 1 characters" in str(logs.output)  # 309 together
     assert len(speakers) == 256
     assert _text(table.filter(pa.compute.equal(table["speaker"], "First Citizen"))["text"][0].as_py()).startswith(
         "Before we proceed any further, hear me speak.\nYou are all resolved"

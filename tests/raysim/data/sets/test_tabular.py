@@ -1,10 +1,10 @@
 """Covertype, eICU and ABIDE."""
 
 import gzip
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import TestCase
 
 import numpy as np
 import pyarrow as pa
@@ -48,16 +48,16 @@ def _admissions(died: dict[int, tuple[int, int]]) -> pa.Table:
     return pa.table({"hospital": hospitals, "age": np.arange(len(labels)) / 2, "label": labels})
 
 
-def test_hospitals_of_eicu(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_hospitals_of_eicu(tmp_path: Path) -> None:
     # 100 are too few, 21 of 101 and 31 of 150 too many; 30 of 150 are just 20 %.
     table = _admissions({1: (100, 5), 2: (101, 20), 3: (101, 21), 4: (150, 30), 5: (150, 31)})
     pyarrow.csv.write_csv(table, tmp_path / "eicu.csv")
-    with caplog.at_level(logging.INFO, "raysim"):
+    with TestCase().assertLogs("raysim", "INFO") as logs:
         source = load("eicu", root=str(tmp_path), dividing=["hospital"])
     assert source.train.schema.names == ["age", "label", "hospital"]
     assert np.unique(source.train["hospital"].to_numpy(), return_counts=True)[1].tolist() == [101, 150]
     assert set(source.train["hospital"].to_pylist()) == {2, 4}
-    assert "2 of 5 hospitals" in caplog.text
+    assert "2 of 5 hospitals" in str(logs.output)
     assert load("eicu", root=str(tmp_path)).train.schema.names == ["age", "label"]
 
 
@@ -84,11 +84,11 @@ def _series(*lengths: int, regions: int = 5) -> dict[str, Any]:
     return series
 
 
-def test_connectomes_of_abide(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_connectomes_of_abide(tmp_path: Path) -> None:
     series = _series(34, 32, 33)
     series["UM_1_2"][:, 4] = 1.5
     _write_abide(tmp_path, series)
-    with caplog.at_level(logging.INFO, "raysim"):
+    with TestCase().assertLogs("raysim", "INFO") as logs:
         table = load("abide", root=str(tmp_path), dividing=["site", "subject"]).train
     assert table["site"].to_pylist() == ["NYU"] * 3 + ["UM"] * 3
     assert table["subject"].to_pylist() == ["NYU_1"] * 3 + ["UM_1_2"] + ["UM_1_3"] * 2
@@ -99,7 +99,7 @@ def test_connectomes_of_abide(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
         assert np.abs(np.asarray(table["connectome"][start].as_py()) - expected).max() < 1e-6
     # Values 2, 4 and 5 of the upper triangle are of the region that is constant in one subject.
     assert np.asarray(table["connectome"][3].as_py())[[2, 4, 5]].tolist() == [0, 0, 0]
-    assert "4 of 5 regions vary; 1 are constant in a window" in caplog.text
+    assert "4 of 5 regions vary; 1 are constant in a window" in str(logs.output)
 
 
 def test_110_regions_have_5995_connections() -> None:
