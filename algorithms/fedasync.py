@@ -39,7 +39,8 @@ def fedasync(
     Args:
         participation: number of arrivals a round, which makes algorithms comparable at equal work.
         local: content of a client update; its learning rate is that of the round in which it started.
-        server: rule `weighted-mix` with its alpha, in (0, 1].
+        server: rule `weighted-mix` with its alpha, in (0, 1]; another one only if f is "constant", because it takes
+            the one model's mean, which has no weight.
         staleness: function f.
         a: parameter of "polynomial" (default 0.5) and "hinge" (default 10), >= 0.
         b: parameter of "hinge" (default 4), >= 0.
@@ -50,7 +51,8 @@ def fedasync(
             average parallelism of a synchronous round. See `Drawn`.
 
     Raises:
-        InputError: a number is out of range, both kinds of delay are given, or f has no such parameter.
+        InputError: a number is out of range, both kinds of delay are given, f has no such parameter, or the rule would
+            leave f out.
 
     Paper: Algorithm 1; a, b, the tuned values of alpha (0.3, 0.6, 0.9) and rho (1e-2 to 1e-12), and the comparison at
     equal parallelism: RADFed, section IV-E.

@@ -6,7 +6,7 @@ from typing import Literal
 from algorithms.core.errors import require
 from algorithms.fedprox import with_proximal
 from algorithms.options.importance import Importance, ScoredBy
-from algorithms.parts.adaptive import Adam
+from algorithms.parts.adaptive import Adam, Adaptive
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.schedule import FewerClients, Participation, Rounds
 from algorithms.parts.server import Assign, Mix, Server
@@ -89,10 +89,14 @@ def radfedm(
         aggregate_every: the paper's S, >= 1.
         fewer: as in `radfed`.
 
+    Raises:
+        InputError: the server has another rule.
+
     Paper: section III-C ("RADFed+Momentum"), Algorithm 2, line 14; alpha is FedAsync's: 0.3, 0.6 or 0.9.
 
     Deviations: as `radfed`.
     """
+    require(isinstance(server, Mix), "server.rule", server, "'mix' for radfedm", 'set server.rule = "mix"')
     return radfed(participation, local, server, aggregate_every=aggregate_every, fewer=fewer)
 
 
@@ -113,10 +117,15 @@ def radfeda(
         aggregate_every: the paper's S, >= 1.
         fewer: as in `radfed`.
 
+    Raises:
+        InputError: the server has another rule.
+
     Paper: section III-C, Algorithm 2, lines 15 to 17.
 
     Deviations: as `radfed`. Line 17 prints v without a square root; we take the root, as its reference [21] does.
     """
+    adaptive = isinstance(server, Adaptive)
+    require(adaptive, "server.rule", server, "'adam', 'yogi' or 'adagrad' for radfeda", 'set server.rule = "adam"')
     return radfed(participation, local, server, aggregate_every=aggregate_every, fewer=fewer)
 
 

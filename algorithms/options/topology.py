@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
@@ -20,6 +20,9 @@ from algorithms.parts.option import Conflict, Option, Parts, Setting
 
 Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Places of the clients that send, and of those that receive, [E] each."""
+
+Edge = tuple[int, int, float | None]
+"""Client from, client to, and the share of the model that goes that way; None without shares."""
 
 Order = Literal["adapt-then-combine", "combine-then-adapt"]
 
@@ -127,7 +130,7 @@ class Topology(Option):
     degree: int | None = None
     redraw: Literal["static", "round"] = "static"
     mixing: Literal["metropolis-hastings", "uniform"] | None = None
-    edges: tuple[tuple[int, int, float | None], ...] = field(default=(), repr=False)
+    edges: tuple[Edge, ...] = field(default=(), repr=False)
 
     name: ClassVar[str] = "topology"
     in_own_rounds: ClassVar[bool] = True
@@ -167,6 +170,8 @@ class Topology(Option):
         require(listed, "topology.graph", self.graph, '"file" with edges of its own', 'set topology.graph = "file"')
         weighted = {weight is not None for *_, weight in self.edges}
         require(len(weighted) < 2, "topology.edges", "weights of some", "weights of all edges or of none", "add them")
+        for number, must in wrong_edges(self.edges, self.is_directed):
+            raise InputError(f"topology.edges[{number}] = {self.edges[number]}: {must}; correct the edge")
         fits = self.mixing is None or not (True in weighted or (self.is_directed and self.mixing != "uniform"))
         require(fits, "topology.mixing", self.mixing, '"uniform" if directed, none if edges have weights', "remove it")
 
@@ -219,6 +224,20 @@ class Topology(Option):
         messages = sent.get("messages", clients[:0])
         nbytes = messages * message_bytes(fleet.layouts.personal)
         return {"edges": {"from": clients[senders], "to": clients[receivers], "messages": messages, "bytes": nbytes}}
+
+
+def wrong_edges(edges: Sequence[Edge], directed: bool) -> Iterator[tuple[int, str]]:
+    """Yield the number of each edge that makes no sense, and what it must do instead."""
+    earlier: set[tuple[int, int]] = set()
+    for number, (start, end, weight) in enumerate(edges):
+        ends = (start, end) if directed else (min(start, end), max(start, end))
+        if start == end or min(ends) < 0:
+            yield number, "must name two different clients"
+        if ends in earlier:
+            yield number, "must stand once"
+        if weight is not None and not 0 < weight <= 1:
+            yield number, "must have a weight in (0, 1]"
+        earlier.add(ends)
 
 
 def message_bytes(layout: Layout) -> int:

@@ -20,7 +20,7 @@ from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.options.attendance import Attendance, LateUpdate, attend
 from algorithms.parts.cohort import Training, blocks_of, client_updates
-from algorithms.parts.option import Draft, Option, Received, Updates
+from algorithms.parts.option import Draft, Option, Received
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Joins(Option):
         if census.joins is None:
             return draft
         joined = census.joins <= draft.number
-        size = draft.size if participation.fraction is None else min(draft.size, participation.size(int(joined.sum())))
+        size = draft.size if participation.fraction is None else min(draft.size, participation.share(int(joined.sum())))
         return replace(draft, clients=draft.clients[joined], weights=draft.weights[joined], size=size)
 
 
@@ -79,9 +79,6 @@ class VirtualTime(Option):
         late = [LateUpdate(*each) for each in draft.state.of(self.name).get("late", ())]
         attended = attend(draft, self.devices, late)
         return replace(draft, cohort=attended.cohort, notes=attended.notes).noting(self.name, attended)
-
-    def wrap(self, draft: Draft, updates: Updates) -> Updates:
-        return replace(updates, local=updates.local.fitted(draft.fleet.census, len(draft.drawn)))
 
     def reduce(self, draft: Draft, received: Received) -> Received:
         """Add the late updates that arrive; their rows are the report's alone, because no rule reads them."""

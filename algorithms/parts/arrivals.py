@@ -60,6 +60,7 @@ class Dispatcher:
         cohort: arrivals a round.
         seconds: duration of a client's update, in seconds, by client id.
         devices: devices that are not always available; None if all are.
+        before: numbers that keyed draws of earlier phases.
     """
 
     seed: int
@@ -67,6 +68,7 @@ class Dispatcher:
     cohort: int
     seconds: Callable[[int], float]
     devices: Devices | None = None
+    before: int = 0
 
     def draw(self, rng: np.random.Generator, busy: Collection[int] = (), now: float = 0.0) -> int | None:
         """Draw a client; all available clients outside `busy` have the same chance. Return None if there is none."""
@@ -107,7 +109,7 @@ class Dispatcher:
 
     def rng(self, number: int) -> np.random.Generator:
         """Return the random stream of a dispatch."""
-        return generator(self.seed, Purpose.COHORT, number)
+        return generator(self.seed, Purpose.COHORT, self.before + number)
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,11 @@ class Timeline:
     now: float = 0.0
     flights: tuple[Flight, ...] = ()
     lost: int = 0
+
+    @property
+    def known(self) -> int:
+        """Number of the last dispatch that is known."""
+        return self.version + self.lost + len(self.flights)
 
     @property
     def sent(self) -> int:

@@ -47,8 +47,11 @@ class OwnChoice:
         """Return the choices, int64 [n]; raise InputError if the rule returns anything else."""
         rule = self.rule() if isinstance(self.rule, type) else self.rule
         count, most = context.losses.shape
-        found = np.asarray(rule(context))
-        returned = Returned(f"algorithm.choose = {self.title!r}")
+        returned, chosen = Returned(f"algorithm.choose = {self.title!r}"), rule(context)
+        try:
+            found = np.asarray(chosen)
+        except (ValueError, TypeError) as error:
+            raise returned.fault(f"return {count} whole numbers, one for each client ({error})") from None
         if found.dtype.kind not in "iu" or found.shape != (count,):
             raise returned.fault(
                 f"return {count} whole numbers, one for each client, and returns {found.dtype} of shape {found.shape}"

@@ -78,6 +78,11 @@ PAIRS: tuple[Conflict, ...] = (
         'set server.rule = "mix"',
     ),
     Conflict(
+        *("rule of the mean alone", "weights of single arrivals"),
+        "be 'weighted-mix', because the mean of one model is the same at any weight",
+        'set server.rule = "weighted-mix", or algorithm.staleness = "constant"',
+    ),
+    Conflict(
         *("server rule that reads reports", "buffer of arrivals"),
         "not read the clients' reports, because the buffer holds only their sum",
         "set algorithm.buffer = 1, or use a rule without `updates`",

@@ -63,8 +63,8 @@ class Rule(Protocol):
         Args:
             round_number: round, starting at 1.
             rounds: number of rounds of the run; None if it is unknown.
-            reports: reports of the round's client updates that trained, by client, in client-id order; of arrivals in
-                theirs, and of a client's several the last.
+            reports: reports of the round's client updates that trained, by client, in client-id order, without late
+                ones; of arrivals in theirs, and of a client's several the last.
             memory: memory of the rule, empty at the start of the phase; not to be changed.
         """
         ...

@@ -178,8 +178,7 @@ class Participation:
         Raises:
             InputError: `cohort` is above `clients`, or the number of candidates does not fit.
         """
-        # 0.29 x 100 is 28.999999999999996 in binary; rounding restores the product that was written down.
-        size = max(1, floor(round(self.rate * clients, 9))) if self.cohort is None else self.cohort
+        size = self.share(clients) if self.cohort is None else self.cohort
         if self.cohort is not None and size > clients:
             raise InputError(
                 f"algorithm.cohort = {self.cohort}: must be at most {clients}, the number of training clients; "
@@ -188,6 +187,11 @@ class Participation:
         if isinstance(self.by, CohortOption):
             self.by.check_cohort(size, clients)
         return size
+
+    def share(self, clients: int) -> int:
+        """Return the size of the cohort's fraction of some clients, at least 1."""
+        # 0.29 x 100 is 28.999999999999996 in binary; rounding restores the product that was written down.
+        return max(1, floor(round(self.rate * clients, 9)))
 
     def present(self, clients: int, seed: int, round_number: int) -> NDArray[np.bool_]:
         """Return whether each of some clients is active in a round, [clients]."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from algorithms.core.devices import Devices
+from algorithms.core.returned import is_own
 from algorithms.parts.arrivals import Arrivals, Drawn
 from algorithms.parts.clustered import Clustered
 from algorithms.parts.option import ORDER, Option, Parts, Setting
@@ -136,6 +137,14 @@ SETTINGS: Mapping[str, Setting] = {
     "weighted-mix": _text(
         lambda a: isinstance(getattr(a.server, "server", a.server), WeightedMix),
         lambda a: "server.rule = 'weighted-mix'",
+    ),
+    "rule of the mean alone": _text(
+        lambda a: not (is_own(a.server) or isinstance(getattr(a.server, "server", a.server), WeightedMix)),
+        lambda a: f"server = {a.server}",
+    ),
+    "weights of single arrivals": _text(
+        lambda a: isinstance(a.schedule, Arrivals) and a.schedule.buffer == 1 and not isinstance(a.weighting, Equal),
+        lambda a: f"{_weighting(a)} of single arrivals",
     ),
     "phase by reports": _text(
         lambda a: a.until is not None and not isinstance(a.until, AfterRound), lambda a: f"until = {a.until}"

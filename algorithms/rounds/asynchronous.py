@@ -53,6 +53,7 @@ class AsyncProgress:
         computed: client updates that have not arrived, by the number of their dispatch.
         blocks: blocks run so far.
         buffer: sum of the arrivals since the last aggregation; None for none.
+        before: rounds or dispatches of earlier phases, whose numbers have keyed their draws.
     """
 
     schedule: str
@@ -63,6 +64,7 @@ class AsyncProgress:
     computed: dict[int, Computed] = field(default_factory=dict)
     blocks: int = 0
     buffer: Sum | None = None
+    before: int = 0
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,10 @@ class _ArrivalRound:
         self._size = self._schedule.buffer or self._cohort
         self._work = durations(state, algorithm, fleet)
         devices = census.devices if census.devices is not None and census.devices.absent else None
-        dispatcher = Dispatcher(state.seed, census.clients, self._cohort, lambda client: self._work(client)[1], devices)
+        work = self._work
+        dispatcher = Dispatcher(
+            state.seed, census.clients, self._cohort, lambda client: work(client)[1], devices, began.before
+        )
         self._events = EventQueue(began.timeline, self._schedule.delay, dispatcher)
         self._lost: list[Flight] = []
         self._aggregated = False
@@ -295,7 +300,7 @@ class _ArrivalRound:
 
     def _block(self, number: int, flights: Sequence[Flight], models: Mapping[int, Any]) -> Block:
         clients = np.array([flight.client for flight in flights])
-        inputs = tuple(ClientInput(None, 0.0, flight.number) for flight in flights)
+        inputs = tuple(ClientInput(None, 0.0, self._began.before + flight.number) for flight in flights)
         references = tuple(models[flight.base // self._size] for flight in flights)
         return replace(block_over(clients, self._fleet, number), inputs=inputs, references=references)
 
@@ -319,7 +324,10 @@ def _schedule(algorithm: Algorithm) -> Arrivals:
 
 def _progress(state: State, schedule: Arrivals) -> AsyncProgress:
     """Return the progress so far; none in the first round of a phase, which begins at the present time."""
-    memory = state.of("arrivals")
-    if memory and (memory["schedule"], memory["round"]) == (repr(schedule), state.round):
-        return AsyncProgress(**memory)
-    return AsyncProgress(repr(schedule), state.round, state.round, Timeline(now=state.now))
+    memory, before = state.of("arrivals"), state.round
+    if memory:
+        last = AsyncProgress(**memory)
+        if (last.schedule, last.round) == (repr(schedule), state.round):
+            return last
+        before = max(before, last.before + last.timeline.known)
+    return AsyncProgress(repr(schedule), state.round, state.round, Timeline(now=state.now), before=before)

@@ -12,7 +12,7 @@ from algorithms.core.clients import Census
 from algorithms.core.errors import InputError
 from algorithms.core.fleet import Fleet
 from algorithms.core.layout import Memory, Packed
-from algorithms.core.report import NO_ROWS, UpdateRows
+from algorithms.core.report import NO_ROWS, RoundReport, UpdateRows
 from algorithms.core.returned import Returned, name_of
 from algorithms.core.state import State
 from algorithms.options.virtual_time import DeviceSeconds, Joins, VirtualTime
@@ -51,7 +51,7 @@ def start_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool 
         if not isinstance(after, State) or after.report is None or after.round != state.round + 1:
             must = f"a PendingRound that finishes with a State after round {state.round + 1} and its report"
             raise _wrong_round(start, must, after)
-        return after if phase.until is None else _switched(after, after.report.updates, phase.until)
+        return after if phase.until is None else _switched(after, _of_the_round(after.report, phase), phase.until)
 
     return PendingRound(finish)
 
@@ -84,6 +84,14 @@ def _in_federation(algorithm: Algorithm, census: Census) -> Algorithm:
     if census.devices is not None:
         options.append(VirtualTime(census.devices) if in_virtual_time(algorithm, census.devices) else DeviceSeconds())
     return algorithm.folding(*options)
+
+
+def _of_the_round(report: RoundReport, phase: Algorithm) -> UpdateRows:
+    """Return the rows without those of late updates, which began with an older model."""
+    rows = report.updates
+    if isinstance(phase.schedule, Arrivals):
+        return rows
+    return rows.ordered(np.flatnonzero(~(rows.column("staleness") > 0)))
 
 
 def _switched(state: State, rows: UpdateRows, until: Rule) -> State:

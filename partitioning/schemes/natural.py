@@ -24,10 +24,10 @@ def natural(labels: npt.ArrayLike, *, column: ColumnValues, min_size: int = 1, s
         Ascending int64 arrays of indices, one per value in sorted order, named by the values.
 
     Raises:
-        InputError: no client is large enough.
+        InputError: the labels or values are no vectors of equal length, or no client is large enough.
     """
     least = whole("min_size", min_size, least=1)
-    codes, sizes = _per_sample("column", column, np.shape(labels)[0])
+    codes, sizes = _per_sample("column", column, len(encode(labels)[0]))
     names = np.unique(np.asarray(column))
     large = np.flatnonzero(sizes >= least)
     if not large.size:

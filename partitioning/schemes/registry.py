@@ -152,7 +152,7 @@ def check_clients(scheme: str, clients: object) -> None:
 
 
 def _known(scheme: str) -> Scheme:
-    if scheme not in SCHEMES:
+    if not isinstance(scheme, str) or scheme not in SCHEMES:
         raise InputError(f"scheme {scheme!r} is unknown: choose {listing(SCHEMES)}{suggestion(str(scheme), SCHEMES)}")
     return SCHEMES[scheme]
 

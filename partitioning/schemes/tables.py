@@ -155,9 +155,10 @@ def _read_table(table: ClassTable, classes: int) -> Integers:
         numbers = np.asarray(table)
     except ValueError:  # ragged
         numbers = np.empty(0)
-    if numbers.ndim != 2 or numbers.shape[1] != classes or numbers.dtype.kind not in "iu" or numbers.min(initial=0) < 0:
+    fits = numbers.ndim == 2 and numbers.shape[1] == classes and numbers.dtype.kind in "iu"
+    if not fits or numbers.min(initial=0) < 0 or numbers.max(initial=0) >= 2**63:
         raise InputError(
-            f"table is of shape {list(numbers.shape)} and type {numbers.dtype}: give {classes} whole numbers, 0 or "
-            "more, for each client, one per class in sorted order"
+            f"table is of shape {list(numbers.shape)} and type {numbers.dtype}: give {classes} whole numbers, from 0 "
+            "and below 2^63, for each client, one per class in sorted order"
         )
     return numbers.astype(np.int64)

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-import numpy as np
 import pyarrow as pa
 
-from algorithms.options.topology import Topology
+from algorithms.options.topology import Edge, Topology, wrong_edges
 from partitioning.common.paths import absolute
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import read_columns
@@ -77,7 +76,7 @@ class TopologyTable(OptionTable):
         return Topology(**keys)
 
 
-def edges_of(path: Path, directed: bool) -> tuple[tuple[int, int, float | None], ...]:
+def edges_of(path: Path, directed: bool) -> tuple[Edge, ...]:
     """Read a file of edges; its other columns do not matter.
 
     Args:
@@ -85,7 +84,7 @@ def edges_of(path: Path, directed: bool) -> tuple[tuple[int, int, float | None],
         directed: whether an edge and the one back are two.
 
     Returns:
-        client from, client to, and the share of the model that goes that way, or None without weights.
+        The edges in the order of the file.
 
     Raises:
         InputError: the file is no such table, or an edge makes no sense.
@@ -99,17 +98,8 @@ def edges_of(path: Path, directed: bool) -> tuple[tuple[int, int, float | None],
         table = read_columns(source, names).cast(pa.schema([COLUMNS.field(each) for each in names]))
     except pa.ArrowException as error:
         raise InputError(f"{name}: must have whole numbers and weights ({error}); correct the columns") from None
-    start, end, *weights = (column.fill_null(-1).to_numpy() for column in table.columns)
-    pairs = np.stack([start, end] if directed else [np.minimum(start, end), np.maximum(start, end)])
-    first = np.unique(pairs, axis=1, return_index=True)[1]
-    faults = {
-        "must name two different clients": (start == end) | (pairs.min(axis=0) < 0),
-        "must stand once": ~np.isin(np.arange(len(start)), first),
-        "must have a weight in (0, 1]": np.any([(each <= 0) | (each > 1) for each in weights], axis=0),
-    }
-    for must, wrong in faults.items():
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise InputError(f"{name}, row {row}, {table.slice(row, 1).to_pylist()[0]}: {must}; correct the row")
-    shares = weights[0].tolist() if weights else [None] * len(start)
-    return tuple(zip(start.tolist(), end.tolist(), shares, strict=True))
+    start, end, *weights = (column.fill_null(-1).to_pylist() for column in table.columns)
+    edges = tuple(zip(start, end, *weights or [[None] * len(start)], strict=True))
+    for row, must in wrong_edges(edges, directed):
+        raise InputError(f"{name}, row {row}, {table.slice(row, 1).to_pylist()[0]}: {must}; correct the row")
+    return edges

@@ -285,8 +285,8 @@ def test_a_weight_that_is_not_finite_is_left_out_or_named(federation: Federation
 
 def test_any_server_rule_may_take_what_arrives(federation: Federation) -> None:
     models = [
-        simulate(federation, fedasync(HALF, LOCAL, server, concurrency=3), clients(SIZES), 3)[0]
-        for server in (WeightedMix(0.6), Mix(0.6), Assign(), Adam(lr=0.1, tau=0.1))
+        simulate(federation, fedasync(HALF, LOCAL, server, staleness="constant", concurrency=3), clients(SIZES), 3)[0]
+        for server in (WeightedMix(0.6), Mix(0.5), Assign(), Adam(lr=0.1, tau=0.1))
     ]
     assert len({state.model.floats.tobytes() for state in models}) == 4
     assert all(np.isfinite(state.model.floats).all() for state in models)
@@ -352,6 +352,7 @@ PERSONAL = Sharing(statistics="personal")
         (lambda: fedavg(HALF, LOCAL, WeightedMix(0.5)), "server.rule = 'weighted-mix' with synchronous rounds: "),
         (lambda: radfed(HALF, LOCAL, WeightedMix(0.5)), "server.rule = 'weighted-mix' with synchronous rounds: "),
         (lambda: replace(fedasync(HALF, LOCAL), weighting=Samples()), "'weighted-mix.* with weighting = .samples"),
+        (lambda: fedasync(HALF, LOCAL, Mix(0.5)), "server = Mix.* with weighting = .* of single arrivals: must be 'we"),
         (lambda: fedasync(replace(HALF, by="size"), LOCAL), 'algorithm.sampling = "size"'),
         (lambda: fedasync(HALF, LOCAL, concurrency=0), "algorithm.concurrency = 0: must be a whole number >= 1"),
         (

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from algorithms import (
+    Assign,
     DeviceTable,
     InputError,
     Packed,
@@ -234,6 +235,13 @@ def test_a_rule_that_reads_reports_needs_single_arrivals() -> None:
     for buffer in (None, 2):
         with pytest.raises(InputError, match=r"with a buffer of arrivals: must not read the clients' reports"):
             fedbuff(HALF, LOCAL, Reads(), buffer=buffer)
+
+
+def test_a_rule_of_the_mean_alone_leaves_no_weight_of_single_arrivals_out() -> None:
+    assert fedbuff(HALF, LOCAL, Assign(), buffer=2, staleness="hinge")  # their weights differ within the mean
+    assert fedbuff(HALF, LOCAL, Assign(), buffer=1, staleness="constant")
+    with pytest.raises(InputError, match=r"weighting = Hinge.* of single arrivals: must be 'weighted-mix', because"):
+        fedbuff(HALF, LOCAL, Assign(), buffer=1, staleness="hinge")
 
 
 def test_updates_that_never_arrive_are_refused(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:

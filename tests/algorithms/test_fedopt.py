@@ -189,6 +189,8 @@ def test_silobn_keeps_the_statistics_alone(federation: Federation) -> None:
     ("make", "message"),
     [
         (lambda: fedadam(HALF, LOCAL, Yogi()), "server.rule = Yogi.* must be 'adam' for fedadam"),
+        (lambda: radfeda(HALF, LOCAL, Mix(0.5)), "server.rule = Mix.* must be 'adam', 'yogi' or 'adagrad' for radfeda"),
+        (lambda: radfedm(HALF, LOCAL, Yogi()), "server.rule = Yogi.* must be 'mix' for radfedm"),
         (lambda: singleset(HALF, LOCAL, Mix(0.5)), "server.rule = Mix.* must be 'assign' if nothing travels"),
         (lambda: Adam(lr=0.0), "server.lr = 0.0: must be a number > 0"),
         (lambda: Adam(beta1=1.0), r"server.beta1 = 1.0: must be in \[0, 1\)"),

@@ -243,6 +243,20 @@ def test_a_server_rule_is_refused() -> None:
         dpsgd(ALL, LOCAL, order="sideways")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("edges", "must"),
+    [
+        (((0, 1, 0.3), (1, 0, 0.1)), r"\[1\] = \(1, 0, 0.1\): must stand once"),
+        (((0, 1, 0.3), (2, 2, 0.1)), r"\[1\] = \(2, 2, 0.1\): must name two different clients"),
+        (((0, 1, -0.5),), r"\[0\] = \(0, 1, -0.5\): must have a weight in \(0, 1\]"),
+    ],
+)
+def test_an_edge_that_makes_no_sense_is_refused(edges: tuple[tuple[int, int, float], ...], must: str) -> None:
+    with pytest.raises(InputError, match=f"topology.edges{must}; correct the edge"):
+        Topology("file", edges=edges)
+    assert Topology("file", edges=((0, 1, 0.3), (1, 0, 0.1)), directed=True)
+
+
 def test_edges_of_a_named_graph_are_refused() -> None:
     with pytest.raises(InputError, match=r'topology\.graph = .ring.: must be "file" with edges of its own; set'):
         Topology("ring", edges=((0, 1, 0.3), (1, 2, 0.4)))

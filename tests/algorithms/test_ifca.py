@@ -199,6 +199,7 @@ def test_an_own_rule_sees_the_last_choices(federation: Federation) -> None:
             "return 3 whole numbers, one for each client, and returns int64",
         ),
         (lambda context: context.losses.min(1), "return 3 whole numbers, one for each client, and returns float64"),
+        (lambda context: [[0], [0, 1]], "return 3 whole numbers, one for each client .*inhomogeneous"),
         (lambda context: [2] * len(context.clients), "return numbers of models from 0 to 1, and returns 2"),
     ],
 )

@@ -147,6 +147,14 @@ def test_candidates_are_drawn_among_active_clients_that_have_joined(federation: 
     assert {len(each) for each in drawn_} > {1, 2}
 
 
+def test_a_share_of_the_clients_that_have_joined_may_have_fewer_than_the_candidates(federation: Federation) -> None:
+    fleet = federation(DATA, module())
+    fleet.census = replace(fleet.census, joins=np.array([1, 1, 1, 9, 9, 9]))
+    algorithm = fedavg(Participation(fraction=0.7, by=PowerOfChoice(6)), LOCAL)
+    after = next_round(begin(module(), fleet, 0), algorithm.computed(FP64), fleet)
+    assert after.report is not None and len(after.report.updates) == 2  # 0.7 of three
+
+
 def test_all_clients_with_samples_are_candidates_if_there_are_too_few(federation: Federation) -> None:
     fleet = federation([DATA[0], *[tuple(each[:0] for each in DATA[1])] * 3, DATA[3], DATA[5]], module())
     algorithm = fedavg(Participation(cohort=2, by=PowerOfChoice(5)), LOCAL)

@@ -128,6 +128,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     'late = "stale"': {"deadline": 1.0, "late": "stale"},
     "over > 1": {"over": 1.5},
     "weighted-mix": {"server": WeightedMix(0.5)},
+    "rule of the mean alone": {"server": Mix(0.5)},
     "topology": {"options": (Topology(),)},
     "directed graph": {"options": (Topology(directed=True),)},
     "unequal shares": {"options": (Topology("erdos-renyi", probability=0.5, mixing="uniform"),)},
@@ -156,6 +157,7 @@ WHOLE: dict[str, Callable[[], Algorithm]] = {
     "clusters": lambda: ifca(EVERY, LOCAL),
     "asynchronous arrivals": lambda: fedasync(EVERY, LOCAL),
     "buffer of arrivals": lambda: fedbuff(EVERY, LOCAL),
+    "weights of single arrivals": lambda: fedasync(EVERY, LOCAL),
     "D-PSGD": lambda: dpsgd(EVERY, LOCAL),
     "max_staleness": lambda: fedasync(EVERY, LOCAL, max_staleness=3),
 }

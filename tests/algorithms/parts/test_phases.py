@@ -1,6 +1,6 @@
 """Phases: when they begin, and FedBS against its pseudo-code."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 
@@ -21,6 +21,7 @@ from algorithms import (
     Participation,
     Purpose,
     Sharing,
+    fedasync,
     fedavg,
     fedbn,
     fedbs,
@@ -32,8 +33,11 @@ from algorithms import (
     radfed,
 )
 from algorithms.core.state import begin
+from algorithms.parts.arrivals import Dispatcher
+from algorithms.parts.schedule import Reporting
 from algorithms.parts.weighting import LossKind
 from raysim.fleet.inline import InlineFleet
+from tests.kit.arrivals import table
 from tests.kit.federation import Samples, clients, perceptron
 from tests.kit.rounds import SIZES, run, same, simulate
 
@@ -189,6 +193,41 @@ def test_a_rule_of_ones_own_is_checked(federation: Federation, returned: object)
     algorithm = phases(fedavg(HALF, LOCAL), (Mine(), fedavg(HALF, LOCAL)))  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"until = .*Mine': must return whether it fires, and its memory by name, and"):
         run(federation, algorithm, clients(SIZES), rounds=1)
+
+
+def test_a_rule_reads_no_late_updates(federation: Federation) -> None:
+    """They began with an older model. The slow client 1 reports in the round after its own, outside the deadline."""
+    seen: list[list[int]] = []
+
+    class Sees:
+        def __call__(self, _: int, __: object, reports: Mapping[int, object], memory: Memory) -> tuple[bool, Memory]:
+            seen.append(list(reports))
+            return False, memory
+
+    participation = Participation(reporting=Reporting(deadline=1.0, late="stale"))
+    algorithm = phases(fedavg(participation, LOCAL), (Sees(), fedavg(participation, LOCAL)))
+    fleet = federation(clients((10, 10)), perceptron(True), algorithm.sharing)
+    fleet.census = replace(fleet.census, devices=table([10.0, 4.0]))
+    state = begin(perceptron(True), fleet, 0)
+    for _ in range(3):
+        state = next_round(state, algorithm, fleet)
+    assert state.report is not None and state.report.updates.column("staleness").max() > 0
+    assert 1 not in {client for clients in seen for client in clients} and seen[0] == [0]
+
+
+def test_a_later_phase_of_arrivals_has_draws_of_its_own(federation: Federation) -> None:
+    """Its dispatches are numbered on after those before, and after rounds, because these numbers key the draws."""
+    for first in (fedasync(HALF, LOCAL, concurrency=2), fedavg(HALF, LOCAL)):
+        algorithm = phases(first, (2, fedasync(HALF, LOCAL, concurrency=3)))
+        fleet = federation(clients(SIZES), perceptron(True), algorithm.sharing)
+        state, memories = begin(perceptron(True), fleet, 0), []
+        for _ in range(4):
+            state = next_round(state, algorithm, fleet)
+            memories.append(state.of("arrivals"))
+        _, last, *others = memories
+        assert {each["before"] for each in others} == {last["timeline"].known if last else 2}
+    later, first = (Dispatcher(0, np.arange(9), 3, float, before=before) for before in (4, 0))
+    assert later.rng(3).random() == first.rng(7).random()
 
 
 def test_weighing_by_loss() -> None:

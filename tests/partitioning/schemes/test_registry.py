@@ -148,6 +148,7 @@ def test_numbers_of_numpy_inside_a_parameter_are_plain_ones_in_the_manifest(tmp_
     ("options", "message"),
     [
         ({"scheme": "iidd"}, "scheme 'iidd' is unknown.*did you mean 'iid'"),
+        ({"scheme": ["iid"]}, r"scheme \['iid'\] is unknown: choose"),
         ({"scheme": "iid", "label_alpha": 1}, "'iid' does not take 'label_alpha': it takes nothing"),
         ({"scheme": "natural", "column": [0] * 20}, "'natural' finds the clients in the data: leave clients out"),
         ({"scheme": "counts", "clients": None}, "'counts' needs table"),
