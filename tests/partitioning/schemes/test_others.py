@@ -184,7 +184,10 @@ def test_the_table_of_ham_non_iid_meets_the_text():
         (lambda y: partitioning.counts(y, table=[[1, 2, 3]]), r"table is of shape \[1, 3\].*give 2 whole numbers"),
         (lambda y: partitioning.counts(y, table=[[1, -2]]), "table is of shape"),
         (lambda y: partitioning.counts(y, table=[[1], [1, 2]]), "table is of shape"),
-        (lambda y: partitioning.counts(y, table=np.array([[2**63, 0]], np.uint64)), "table is of .*and below 2.63, for"),
+        (
+            lambda y: partitioning.counts(y, table=np.array([[2**63, 0]], np.uint64)),
+            "table is of .*and below 2.63, for",
+        ),
         (lambda y: partitioning.natural(5, column=y), "labels: the shape is"),
         (lambda y: partitioning.natural(y, column=y, min_size=11), "min_size is 11 and the largest client has 10"),
         (lambda y: partitioning.natural(y, column=[1, 2]), "column has 2 values for 20 samples"),
