@@ -29,7 +29,11 @@ Cost = tuple[float, float]
 
 
 def durations(state: State, algorithm: Parts, fleet: Fleet) -> Callable[[int], Cost]:
-    """Return the cost of a client's update on its device by its id; batches that batch norm may skip count."""
+    """Return the cost of a client's update on its device by its id.
+
+    Batches that batch norm may skip count, the shorter last update of a pass of `local.batches` as a whole one, and the
+    average that `newcomer` may send not at all.
+    """
     devices, size = fleet.census.devices or DrawnDevices(), algorithm.model_bytes(fleet.layouts)
     local, up = algorithm.local.fitted(fleet.census), size - algorithm.saved_bytes(fleet.layouts)
 
