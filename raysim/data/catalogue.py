@@ -33,6 +33,7 @@ class NamedDataSet:
         dividing: columns that identify a row's owner and are no features.
         label: name of the label column.
         drawn: whether the rows are drawn; the reader then takes a seed, too.
+        test_of: data set that has these rows as well, marked as test rows by its column `split`; "" for none.
         download: size of the files that raysim downloads if they are missing; "" if it cannot.
     """
 
@@ -41,6 +42,7 @@ class NamedDataSet:
     dividing: tuple[str, ...] = ()
     label: str = "label"
     drawn: bool = False
+    test_of: str = ""
     download: str = ""
 
     @property
@@ -164,6 +166,7 @@ DATASETS: Mapping[str, NamedDataSet] = {
         "raysim.data.sets.heart_disease:read_heart_disease_test",
         ("hospital", "split"),
         label="disease",
+        test_of="heart-disease",
     ),
     "eicu": NamedDataSet(
         "admissions to hospitals, numbers, 2 classes; your table, licensed",

@@ -23,7 +23,7 @@ from raysim.config.data import DataTable
 from raysim.config.experiment import Experiment
 from raysim.config.tables import PartitionTable
 from raysim.data.arrays import take_rows
-from raysim.data.catalogue import MEMORY
+from raysim.data.catalogue import DATASETS, MEMORY, SHIFTED
 from raysim.data.columns import PLAIN, ColumnRules
 from raysim.data.domains import draw_per_domain, split_by_domain
 from raysim.data.prepare import (
@@ -181,7 +181,7 @@ def _rules(data: DataTable) -> ColumnRules:
 
 
 def _with_test(
-    source: LoadedDataSet, data: DataTable, dividing: Collection[str], seed: int
+    source: LoadedDataSet, data: DataTable, dividing: Mapping[str, str], seed: int
 ) -> tuple[pa.Table, pa.Table | None]:
     """Return the training table and the global test set: the data set's own, a second table, or a share of the rows."""
     if not data.test:
@@ -191,6 +191,7 @@ def _with_test(
             f"data.test = {data.test!r}: must be left out, because {source.name} has its own test set; remove it"
         )
     if isinstance(data.test, str):
+        _check_apart(data, data.test, dividing)
         label = data.label or (source.label if data.text is None or data.text.predict == "label" else None)
         test = _read(data, "test", dividing, label=label, like=source.train.schema)
         if test.test is not None:
@@ -204,6 +205,23 @@ def _with_test(
     rows = generator(seed, Purpose.TEST_ROWS).permutation(source.train.num_rows)
     cut = max(1, int(data.test * len(rows)))
     return take_rows(source.train, np.sort(rows[cut:])), take_rows(source.train, np.sort(rows[:cut]))
+
+
+def _check_apart(data: DataTable, test: str, dividing: Mapping[str, str]) -> None:
+    """Refuse a named test set with rows that would train; your own files may be both, to measure how training went."""
+    dataset = str(data.dataset).strip().removeprefix(SHIFTED)
+    if test not in DATASETS:
+        return
+    if test == dataset:
+        raise InputError(
+            f"data.test = {test!r}: must have other rows than data.dataset, because these train; set data.test = 0.2 "
+            "for a share of them"
+        )
+    if DATASETS[test].test_of == dataset and dividing.get("split") != "partition.local_test":
+        raise InputError(
+            f"data.test = {test!r} with data.dataset = {dataset!r}: must stand with partition.local_test = "
+            '"split", because these rows would train, too; set it'
+        )
 
 
 def _widened(train: pa.Table, test: pa.Table | None, besides: Collection[str]) -> pa.Table:

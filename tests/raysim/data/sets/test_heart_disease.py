@@ -6,7 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+import raysim
 from partitioning import Population
+from raysim.common.errors import InputError
 from raysim.data.catalogue import DATASETS
 from raysim.data.sets.heart_disease import COLUMNS, FILE
 from tests.kit.runs import quick_run
@@ -29,6 +31,15 @@ def test_the_test_patients_are_those_of_all_hospitals(tmp_path: Path) -> None:
     tests, nothing = DATASETS["heart-disease-test"].read(tmp_path)
     assert nothing is None and tests.num_rows == sum(count for _, count in PATIENTS.values())
     assert tests.equals(patients.filter(pc.equal(patients["split"], "test")))
+
+
+@pytest.mark.parametrize("test", ["heart-disease", "heart-disease-test"])
+def test_test_patients_never_train(tmp_path: Path, test: str) -> None:
+    given = {"rounds": 0, "data": {"dataset": "heart-disease", "test": test}, "partition": {"clients": 2}}
+    remedy = 'must stand with partition.local_test = "split"' if test == "heart-disease-test" else "set data.test = 0.2"
+    with pytest.raises(InputError, match=f"^data.test = '{test}'.*{remedy}"):
+        raysim.run(given, tmp_path / "run", inline=True)
+    assert not (tmp_path / "run").exists()
 
 
 def test_its_licence_and_authors_lie_beside_it() -> None:
