@@ -251,7 +251,7 @@ class OwnLoss(Loss):
 
     def _given(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Return the function's losses, [n] or []; raise InputError if it gives anything else."""
-        losses = self.function(outputs, y)
+        losses = self.function(outputs.clone(), y.clone())  # It may change them in place, and others read them, too.
         shape = getattr(losses, "shape", None)
         fits = shape == y.shape[:1] or shape == y.shape[:0]
         if not fits or not hasattr(losses, "is_floating_point") or not losses.is_floating_point():

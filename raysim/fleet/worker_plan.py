@@ -197,8 +197,10 @@ def _check_loss(local: Local, model: ModelPlan) -> None:
     local.loss.check("class" if model.labels is None else model.labels.kind, model.classes)
     try:
         outputs, labels = model.example
-        if not local.loss.mean(outputs.requires_grad_(), labels).requires_grad:
+        loss = local.loss.mean(outputs.requires_grad_(), labels)
+        if not loss.requires_grad:
             raise TypeError("it has no gradient by the outputs")
+        torch.autograd.backward(loss)
     except AlgorithmInputError:
         raise
     except Exception as error:  # A user's own loss may raise anything.

@@ -320,18 +320,25 @@ def own_metric(name: str, thing: Any) -> Metric:
             whose `sums(outputs, y)` are numbers of each sample, [n, k], and whose `value(sums, samples)` is the metric.
     """
     kinds, returned = (*CLASSES, *NUMBERS), Returned(f"evaluate.metrics = {name_of(thing)!r}")
+    function = getattr(thing, "sums", thing)
+
+    def sums(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = function(outputs.clone(), y.clone())  # It may change them in place.
+        return found
+
     if not hasattr(thing, "sums"):
-        return Metric(name, mean_of(name), kinds, thing)
+        return Metric(name, mean_of(name), kinds, sums)
 
     def value(score: Score) -> Values:
         table = score.sums[name]
         flat = table.reshape(-1, table.shape[-1])
         numbers = [
-            returned.number("its `value`", thing.value(row[:-1], int(row[-1]))) if row[-1] else 0.0 for row in flat
+            returned.number("its `value`", thing.value(row[:-1].copy(), int(row[-1]))) if row[-1] else 0.0
+            for row in flat
         ]
         return Values(np.array(numbers).reshape(table.shape[:-1]), table[..., -1] > 0)
 
-    return Metric(name, value, kinds, thing.sums)
+    return Metric(name, value, kinds, sums)
 
 
 USUAL: Mapping[LabelKind, tuple[str, ...]] = {

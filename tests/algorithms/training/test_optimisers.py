@@ -102,6 +102,11 @@ def test_each_optimiser_equals_a_plain_loop(name: str, federation: Callable[...,
     check(federation, local, DATA, optimiser, nn.CrossEntropyLoss())
 
 
+def doubling(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return four squared errors, after changes of both arguments in place."""
+    return outputs.mul_(2).sub_(y.mul_(2)).square().sum(1)
+
+
 @pytest.mark.parametrize(
     ("loss", "data", "reference"),
     [
@@ -118,8 +123,9 @@ def test_each_optimiser_equals_a_plain_loop(name: str, federation: Callable[...,
         ),
         (OwnLoss("mine", lambda o, y: (o - y).abs().amax(1)), NUMBERS, lambda o, y: (o - y).abs().amax(1).mean()),
         (OwnLoss("mine", cox), NUMBERS, cox),
+        (OwnLoss("mine", doubling), NUMBERS, lambda o, y: 4 * (o - y).square().sum(1).mean()),
     ],
-    ids=["mse", "huber", "binary", "smoothed", "weighted", "own", "batch"],
+    ids=["mse", "huber", "binary", "smoothed", "weighted", "own", "batch", "in place"],
 )
 def test_each_loss_equals_a_plain_loop(
     loss: Loss, data: Any, reference: Any, federation: Callable[..., InlineFleet]

@@ -13,12 +13,13 @@ from sklearn.metrics import roc_auc_score
 import partitioning
 from algorithms import Local, Participation, begin, fedavg, fedbn, next_round, start_round
 from algorithms.core.chunks import CHUNK
+from algorithms.training.loss import CrossEntropy, Loss, OwnLoss
 from partitioning import Population
 from raysim.data.sources import load
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.evaluate import Evaluation, EvaluationTarget, Targets, evaluate
-from raysim.measures.metrics import METRICS
+from raysim.measures.metrics import METRICS, Metric, own_metric
 from raysim.measures.scoring import block_samples, cut_samples
 from tests.kit.federation import clients, federation, perceptron, settle  # noqa: F401
 from tests.kit.ray import SharedRay
@@ -161,6 +162,50 @@ def test_clients_with_models_of_their_own_do_not_see_each_other(
     )
     assert len({*alone}) == 3
     assert together == pytest.approx(np.mean(alone), rel=1e-9)
+
+
+def erasing(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return cross-entropies, and leave nothing of what was given."""
+    found = torch.nn.functional.cross_entropy(outputs, y, reduction="none")
+    outputs.zero_()
+    y.zero_()
+    return found
+
+
+class Erasing:
+    """A metric whose `value` leaves nothing of its sums either."""
+
+    def sums(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return erasing(outputs, y)
+
+    def value(self, sums: np.ndarray, samples: int) -> float:
+        mean = sums[0] / samples
+        sums[:] = 0
+        return float(mean)
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64])
+def test_own_metrics_and_losses_cannot_change_what_others_see(
+    precision: torch.dtype,
+    federation: Callable[..., InlineFleet],  # noqa: F811
+) -> None:
+    module = perceptron().to(precision)
+    fleet = federation(clients([3, 3, 3]), module)
+    fleet._worker = replace(fleet._worker, data=Memory())  # type: ignore[arg-type]
+    state = begin(module, fleet, 0, 1)
+    target = EvaluationTarget("local", np.arange(20), np.full(20, 3), "test")
+    own = (own_metric("first", erasing), own_metric("second", Erasing()))
+
+    def found(loss: Loss, *metrics: Metric) -> dict[str, float]:
+        return evaluate(state, fedavg(Participation(), Local(loss=loss)), fleet, Targets((target,), metrics))
+
+    wanted = found(CrossEntropy(), *OF_CLASSES)
+    values = found(OwnLoss("erasing", erasing), *own, *OF_CLASSES)
+    assert {name: value for name, value in values.items() if "first" not in name and "second" not in name} == wanted
+    for name in ("first", "second"):
+        for mean in ("", "mean_"):
+            assert values[f"local_{mean}{name}"] == pytest.approx(wanted[f"local_{mean}loss"])
+    assert found(CrossEntropy(), *OF_CLASSES) == wanted
 
 
 @pytest.mark.parametrize("parts", [1, 7])

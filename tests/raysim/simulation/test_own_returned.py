@@ -41,6 +41,11 @@ class Kept:
 def no_loss(outputs, y): return None
 def whole_loss(outputs, y): return outputs.argmax(1)
 def array_loss(outputs, y): return np.zeros(len(y))
+def spoilt_loss(outputs, y):
+    kept = outputs.exp()
+    losses = kept.square().sum(1)
+    kept.zero_()
+    return losses
 
 
 @dataclass(frozen=True)
@@ -237,6 +242,7 @@ def stage(name: str) -> dict[str, Any]:
         ({"local": {"loss": "own_returned:no_loss"}}, "no_loss': must give a loss for each .* gives NoneType"),
         ({"local": {"loss": "own_returned:whole_loss"}}, "whole_loss': must give a loss .* gives .2,. of torch.int64"),
         ({"local": {"loss": "own_returned:array_loss"}}, "array_loss': must give a loss .* gives .2,. of float64"),
+        ({"local": {"loss": "own_returned:spoilt_loss"}}, "spoilt_loss': must .* RuntimeError: .* by an inplace op"),
         ({"uplink": stage("Args")}, r"Args': must take \(changes\), and does not"),
         ({"uplink": stage("Abstract")}, "Abstract': must define __call__"),
         ({"evaluate": {"metrics": ["own_returned:one_argument"]}}, r"one_argument': must take \(outputs, y\)"),
