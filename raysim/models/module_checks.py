@@ -15,6 +15,9 @@ MODEL_COPIES = 4
 
 TRIAL_SEED = 1
 
+UNCHANGED = "leave its samples unchanged, because later passes read them again, and changes them in place"
+"""Duty of a module that writes into its samples."""
+
 
 def check_size(name: str, make: Callable[[], nn.Module]) -> None:
     """Refuse a model that this machine's memory cannot train, before any of it is allocated.
@@ -90,7 +93,8 @@ def check_own_module(module: nn.Module, sample: torch.Tensor, name: str) -> None
         name: name of the model.
 
     Raises:
-        InputError: its logits are not a tensor, do not depend on its parameters, or change in a second pass.
+        InputError: it changes its samples, or its logits are not a tensor, do not depend on its parameters, or change
+            in a second pass.
     """
     tried, x = deepcopy(module).cpu(), torch.ones_like(torch.stack([sample, sample]))
     try:
@@ -108,7 +112,9 @@ def _broken_duty_in_training(module: nn.Module, x: torch.Tensor) -> str:
     for _ in range(2):
         module.load_state_dict(entries)
         with forked(TRIAL_SEED):
-            found.append(module.train()(x))
+            found.append(module.train()(given := x.clone()))
+        if _is_changed(given, x):
+            return UNCHANGED
     if not isinstance(found[0], torch.Tensor):
         return f"return logits alone in training, and returns a {type(found[0]).__name__}"
     if not found[0].requires_grad:
@@ -123,5 +129,12 @@ def _broken_duty_in_training(module: nn.Module, x: torch.Tensor) -> str:
 
 @torch.no_grad()
 def _broken_duty_in_evaluation(module: nn.Module, x: torch.Tensor) -> str:
-    first, second = (module.eval()(x) for _ in range(2))
+    first, second = (module.eval()(given := x.clone()) for _ in range(2))
+    if _is_changed(given, x):
+        return UNCHANGED
     return "" if torch.equal(first, second) else "return the same logits in evaluation, and draws random numbers there"
+
+
+def _is_changed(given: torch.Tensor, x: torch.Tensor) -> bool:
+    """Return whether a fresh copy of x was written to; torch counts writes, even those that leave the values equal."""
+    return given._version > 0 or not torch.equal(given, x)

@@ -80,6 +80,27 @@ class Restless(Plain):
         return super().forward(x) + torch.rand(1)
 
 
+class Halving(Plain):
+    def forward(self, x):
+        return super().forward(x.mul_(0.5))
+
+
+class Squaring(Plain):
+    def forward(self, x):
+        return super().forward(x if self.training else torch.square_(x))
+
+
+class Rectifying(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(64, 10))
+
+
+class Hidden(Plain):
+    def forward(self, x):
+        x.numpy()[...] /= 2
+        return super().forward(x)
+
+
 class Detached(Plain):
     def forward(self, x):
         return super().forward(x).detach()
@@ -190,6 +211,10 @@ def test_shape_and_classes_are_given_where_they_are_taken(folder: Path, name: st
         ({"name": "own_model:raising"}, "must be made \\(KeyError: 'gone'\\)"),
         ({"name": "own_model:Lasting"}, "must return the same logits for the same samples, entries and seed"),
         ({"name": "own_model:Restless"}, "must return the same logits in evaluation, and draws random numbers there"),
+        *(
+            ({"name": f"own_model:{name}"}, "must leave its samples unchanged.* and changes them in place; correct it")
+            for name in ("Halving", "Squaring", "Rectifying", "Hidden")
+        ),
         ({"name": "own_model:Detached"}, "that depend on its parameters, and these are detached from them"),
         ({"name": "own_model:Paired"}, "returns 10 logits each .TypeError: it returns a tuple"),
         ({"name": "own_model:PairedInTraining"}, "return logits alone in training, and returns a tuple"),
