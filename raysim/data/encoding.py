@@ -83,7 +83,7 @@ class Encoding:
         """Return the names of the columns that a column becomes."""
         if fitted.kind != "category" or self.rules.encode == "index":
             return [fitted.name]
-        return [f"{fitted.name}_{_title(each)}" for each in fitted.categories[int(self.rules.drop_first) :]]
+        return [f"{fitted.name}_{title}" for title in _titles(fitted.categories)[int(self.rules.drop_first) :]]
 
     def _encoded(self, fitted: FittedColumn, values: pa.Array, client: int | None) -> dict[str, pa.Array]:
         values, fill = self.rules.cleaned(fitted.name, values), fitted.fill_of(client)
@@ -270,8 +270,10 @@ def _codes(values: pa.Array, categories: tuple[Category, ...]) -> np.ndarray:
     return np.array(codes.to_numpy(zero_copy_only=False), np.int64)
 
 
-def _title(category: Category) -> str:
-    return f"{category:g}" if isinstance(category, float) else str(category)
+def _titles(categories: Sequence[Category]) -> list[str]:
+    """Return the categories as texts; numbers have six digits, or all of them if six do not tell them apart."""
+    short = [f"{each:g}" if isinstance(each, float) else str(each) for each in categories]
+    return short if repeated(short) is None else [str(each) for each in categories]
 
 
 def _check_finite(name: str, values: np.ndarray) -> None:

@@ -105,6 +105,20 @@ def test_categories_that_no_training_row_has_are_zeros_or_the_last_index(tmp_pat
     assert index["kind"].to_pylist() == [2, 1]
 
 
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [([0.5, 2.0, 1e6], ["0.5", "2", "1e+06"]), ([2.0, 1234567.0, 1234568.0], ["2.0", "1234567.0", "1234568.0"])],
+)
+def test_columns_of_categories_that_are_floats_have_names_of_their_own(
+    tmp_path: Path, values: list[float], names: list[str]
+) -> None:
+    given = pa.table({"kind": values, "label": [0, 1, 0]})
+    made = partitioning.make(given, tmp_path / "p", scheme="iid", clients=1)
+    for drop in (False, True):
+        encoding = fit_encoding(made, ColumnRules(categories=("kind",), drop_first=drop))
+        assert encoding.names_of(encoding.columns["kind"]) == [f"kind_{name}" for name in names[int(drop) :]]
+
+
 def test_statistics_of_each_client_are_its_own(population: Population) -> None:
     encoding = fit_encoding(
         population, ColumnRules(categories=("kind",), dates=("day",), impute="mean", per_client=True)
