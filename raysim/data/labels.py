@@ -90,7 +90,9 @@ class ClassReader(LabelReader):
     def __call__(self, batch: pa.RecordBatch, shape: tuple[int, ...]) -> torch.Tensor:
         tensor = torch.empty(batch.num_rows, dtype=torch.int64)
         labels, y = batch.column(self.column), tensor.numpy()
-        y[...] = self._integer_codes(labels) if pa.types.is_integer(labels.type) else class_codes(labels, self.classes)
+        # numpy compares uint64 with int64 as floats, which are not exact beyond 2^53.
+        is_small = pa.types.is_integer(labels.type) and not pa.types.is_uint64(labels.type)
+        y[...] = self._integer_codes(labels) if is_small else class_codes(labels, self.classes)
         if (y < 0).any():
             raise InputError(
                 f"label {labels[int(np.argmin(y))]} is not one of the classes {_few(self.classes)}: "

@@ -98,6 +98,14 @@ def test_label_outside_the_classes(label: int) -> None:
         BatchDecoder(batch.schema, "label", [5, 3])(batch)
 
 
+@pytest.mark.parametrize(("kind", "largest"), [(pa.int64(), 2**63 - 1), (pa.uint64(), 2**64 - 1)])
+@pytest.mark.parametrize("small", [True, False])
+def test_large_labels_stay_apart(kind: pa.DataType, largest: int, small: bool) -> None:
+    classes = [2**53, 2**53 + 1, 2**53 + 2] if small else [3, largest - 1, largest]
+    batch = _batch({"x": [1.0, 2.0, 3.0], "label": pa.array(classes[::-1], kind)})
+    assert BatchDecoder(batch.schema, "label", classes)(batch)[1].tolist() == [2, 1, 0]
+
+
 @pytest.mark.parametrize("encode", [False, True])
 def test_labels_may_be_words(encode: bool) -> None:
     words = pa.array(["dog", "ant", "dog", "cat"])
