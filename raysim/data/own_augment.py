@@ -37,9 +37,9 @@ class OwnAugmentation:
         """Return the shape of changed samples, which stays; raise InputError if the function fails on zeros."""
         try:
             self(torch.zeros(1, *shape), torch.zeros(1, self.numbers))
-        except InputError:
+        except (InputError, KeyboardInterrupt):
             raise
-        except Exception as error:  # A user's own function may raise anything.
+        except BaseException as error:  # A user's own function may raise anything.
             text = f"{type(error).__name__}: {error}".partition("\n")[0]
             raise InputError(
                 f"data.augment = {self.name!r}: must take samples of shape {shape}, and raised {text}; correct it"

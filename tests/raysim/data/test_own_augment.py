@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,7 @@ def test_samples_that_are_no_images_are_changed_by_own_functions_alone() -> None
         (lambda x, g: x.double(), r"and returns \(3, 2, 2\) of torch.float64; correct it"),
         (lambda x, g: None, "and returns a NoneType; correct it"),
         (lambda x, g: x.gone, r"must take samples of shape \(3, 2, 2\), and raised AttributeError: .*gone"),
+        (lambda x, g: sys.exit(3), r"must take samples of shape \(3, 2, 2\), and raised SystemExit: 3; correct it"),
     ],
 )
 def test_a_function_that_does_not_fit_is_refused(change: Callable[..., Any], text: str) -> None:
