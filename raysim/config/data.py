@@ -163,7 +163,7 @@ class DataTable(ConfigTable):
     """Random changes of training images, in order: `crop`, `resized-crop`, `flip`, `colour-jitter`, or your own
     `module:function`, also of other samples; `append` adds a changed copy of each row beforehand."""
     crop_padding: Annotated[int, Field(ge=0, le=MOST_PIXELS)] = 2
-    """Zero pixels on each side of an image before `crop` cuts it."""
+    """Pixels of value 0 on each side of an image before `crop` cuts it; after `standardise`, 0 is the mean."""
     crop_size: Pixels | tuple[Pixels, Pixels] | None = None
     """Height and width of a crop, or one number for both; by default the image's size."""
     crop_scale: Annotated[tuple[PositiveShare, PositiveShare], AfterValidator(_ascending)] = (0.08, 1.0)

@@ -48,6 +48,8 @@ class Augmentation(ABC):
 class Crop(Augmentation):
     """Random crop of a padded image; the padding is 0, and has no class in labels that are images.
 
+    In standardised samples 0 is the mean, and not black.
+
         x'[:, i, j] = padded[:, i + a, j + b],   a, b uniform over all places inside
 
     Args:
