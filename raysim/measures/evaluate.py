@@ -17,6 +17,7 @@ from algorithms.core.state import CLUSTERS
 from algorithms.rounds.clusters import choices_of
 from algorithms.training.loss import Loss
 from partitioning import Population
+from partitioning.common.columns import repeated
 from raysim.common.errors import InputError
 from raysim.data.labels import LABELS
 from raysim.data.shards import Sites
@@ -113,7 +114,8 @@ class Targets:
             excluded: training clients that are not evaluated.
 
         Raises:
-            InputError: the population lacks a wanted target, or a metric does not measure its labels.
+            InputError: the population lacks a wanted target, a metric does not measure its labels, or two columns
+                have one name.
         """
         metrics = _fitting(population, metrics)
         honest = np.setdiff1d(population.train_clients, excluded)
@@ -139,7 +141,12 @@ class Targets:
         targets = [target for name in wanted or there for target in there[name]]
         if finetuning is not None:
             targets += _finetuned(targets, population)
-        return cls(tuple(targets), tuple(metrics), finetuning=finetuning)
+        made = cls(tuple(targets), tuple(metrics), finetuning=finetuning)
+        if (twice := repeated(made.columns)) is not None:
+            raise InputError(
+                f"evaluate.metrics gives two columns named {twice!r}: must each have its own; rename your metric"
+            )
+        return made
 
     @property
     def names(self) -> tuple[str, ...]:

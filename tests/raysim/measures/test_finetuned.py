@@ -36,7 +36,7 @@ from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.evaluate import Targets, evaluate
 from raysim.measures.finetuning import Finetuning
-from raysim.measures.metrics import METRICS
+from raysim.measures.metrics import METRICS, own_metric
 
 LOCAL = Local(lr=0.1, batch_size=7, momentum=0.5, compute=Compute(precision="fp64"))
 MODEL = ModelPlan("mlp", {"hidden": (12,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
@@ -173,6 +173,14 @@ def test_what_cannot_be_finetuned_is_refused(tmp_path: Path, population: Populat
     layouts = fedavg(Participation(), LOCAL).divide(Layout.of(torch.nn.Sequential(torch.nn.BatchNorm1d(4))))
     with pytest.raises(InputError, match="'head': must be a part"):
         Finetuning(part="head").check(fedavg(Participation(), LOCAL), layouts)
+
+
+@pytest.mark.parametrize("name", ["mean_accuracy", "finetuned_accuracy", "finetuned_mean_accuracy"])
+def test_a_metric_has_columns_of_its_own(population: Population, name: str) -> None:
+    mine = own_metric(name, lambda outputs, y: outputs[:, 0])
+    assert Targets.of(population, None, [mine], Finetuning()).names == (name,)
+    with pytest.raises(InputError, match=rf"two columns named '(held_out|local)_{name}': must .*; rename your metric"):
+        Targets.of(population, None, [METRICS["accuracy"], mine], Finetuning())
 
 
 def own(model: Any, batches: Any, context: Any) -> dict[str, float]:
