@@ -121,6 +121,7 @@ class Experiment(TopLevelKeys):
         top = {**found.pop("top"), "modules": tuple(own.source_folders(own.names_in(raw))) or None}
         experiment = cls(**top, **found)
         check_names(experiment.names, [table.label for table in experiment.algorithm])
+        _check_metrics(experiment)
         for option in (
             *options_of(experiment).values(),
             *(each for table in experiment.algorithm for each in table.options),
@@ -240,6 +241,17 @@ class Experiment(TopLevelKeys):
     def to_toml(self) -> dict[str, Any]:
         """Return the experiment as tables of a file, every default included."""
         return self.model_dump(mode="json", exclude_none=True, serialize_as_any=True)
+
+
+def _check_metrics(experiment: Experiment) -> None:
+    """Refuse a metric of logits beside a loss whose outputs are the numbers themselves."""
+    losses = [table.local.loss for table in experiment.algorithm]
+    of_numbers = [loss for loss in losses if loss in ("mse", "huber")]
+    if of_numbers and "multilabel_f1" in (experiment.evaluate.metrics or ()):
+        raise InputError(
+            f"evaluate.metrics has 'multilabel_f1' with local.loss = {of_numbers[0]!r}: must go with a loss of logits, "
+            'because a label is predicted if its logit is above 0; set local.loss = "binary", or remove the metric'
+        )
 
 
 def _check_without_devices(name: str, algorithm: Algorithm) -> None:

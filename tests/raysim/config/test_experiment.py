@@ -250,6 +250,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"evaluate": {"metrics": []}}, r"evaluate.metrics"),
     ({"evaluate": {"on": ["train"]}}, r"evaluate.on"),
     ({"evaluate": {"on": []}}, r"evaluate.on"),
+    ({"evaluate": {"metrics": ["multilabel_f1"]}, "local": {"loss": "mse"}}, "'multilabel_f1' with local.loss = 'mse'"),
+    (
+        {"evaluate": {"metrics": ["multilabel_f1"]}, "algorithm": [{"name": "fedavg", "local": {"loss": "huber"}}]},
+        "'multilabel_f1' with local.loss = 'huber': must go .*; set local.loss = \"binary\"",
+    ),
     ({"evaluate": {"metrics": ["auc", "auc"]}}, r"evaluate.metrics.*only once"),
     ({"data": {}}, r"must be exactly one of them"),
     ({"uplink": {"chain": [{"name": "topk"}]}}, r"unknown uplink.chain = 'topk'.* did you mean 'top-k'"),
