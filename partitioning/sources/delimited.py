@@ -60,7 +60,7 @@ def _open(path: Path) -> "CSVStreamingReader":
     return csv.open_csv(
         regular(path),
         read_options=csv.ReadOptions(block_size=_BLOCK),
-        parse_options=csv.ParseOptions(delimiter=delimiter),
+        parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
     )
 
 

@@ -163,7 +163,7 @@ def table_of(path: Path, words: Sequence[str] = ()) -> pa.Table:
         raise damaged(path, str(error).partition("\n")[0]) from error
 
 
-def read_delimited(path: Path, most: int = bounds.MAX_ROWS, **options: Any) -> pa.Table:
+def read_delimited(path: Path, most: int = bounds.MAX_ROWS, delimiter: str = ",", **options: Any) -> pa.Table:
     """Read delimited text, packed or not; raise InputError if it is too large to be held.
 
     Arrow's reader of blocks would take the types of columns from the first block alone.
@@ -171,18 +171,23 @@ def read_delimited(path: Path, most: int = bounds.MAX_ROWS, **options: Any) -> p
     Args:
         path: the file.
         most: largest number of rows.
-        options: options of Arrow's reader.
+        delimiter: character between two values.
+        options: further options of Arrow's reader.
     """
     size = rows = 0
+    has_quotes = False
     room = bounds.MEMORY_SHARE * bounds.free_memory() / TABLE_BYTES
     with pa.input_stream(str(regular(path)), compression="detect") as text:
         while block := text.read(BLOCK):
             size, rows = size + len(block), rows + block.count(b"\n")
+            has_quotes = has_quotes or b'"' in block
             if rows > most + 1:  # and the names of the columns
                 raise InputError(f"{path} has more than {most:,} rows: must have fewer; give the data set's own file")
             if size > room:
                 bounds.check_memory(str(path), TABLE_BYTES * size)
-    return csv.read_csv(regular(path), **options)
+    # Values in quotes may have line breaks. A reader that expects them finds its blocks on one core alone.
+    parsing = csv.ParseOptions(delimiter=delimiter, newlines_in_values=has_quotes)
+    return csv.read_csv(regular(path), parse_options=parsing, **options)
 
 
 def words_of(path: Path, *names: str) -> list[tuple[str, ...]]:

@@ -174,8 +174,7 @@ def _read_other(path: Path, words: Collection[str]) -> pa.Table:
     if (delimiter := DELIMITERS.get(path.suffix.lower())) is not None:
         with reading(path, "delimited text"):
             kinds = csv.ConvertOptions(column_types=dict.fromkeys(words, pa.string()))
-            parsing = csv.ParseOptions(delimiter=delimiter)
-            table = read_delimited(path, parse_options=parsing, convert_options=kinds)
+            table = read_delimited(path, delimiter=delimiter, convert_options=kinds)
         check_text(table, name=str(path), is_text=True)
         return table
     batches, held = [], 0

@@ -64,6 +64,14 @@ def test_tables_keep_every_column_unchanged(tmp_path):
     assert read_columns(TableSource(table)).equals(table)
 
 
+def test_values_in_quotes_may_have_line_breaks_at_the_end_of_a_block(tmp_path, monkeypatch):
+    monkeypatch.setattr("partitioning.sources.delimited._BLOCK", 4000)
+    notes = ["line\n" * (100 + row) for row in range(9)]
+    (tmp_path / "x.csv").write_text("note,label\n" + "".join(f'"{note}",{row}\n' for row, note in enumerate(notes)))
+    table = read_columns(open_source(tmp_path / "x.csv"), ["note", "label"])
+    assert table.to_pydict() == {"note": notes, "label": [*range(9)]}
+
+
 @pytest.mark.parametrize("name", ["h.npz", "i.npz"])
 def test_arrays_become_columns_of_their_shape(tmp_path, small_batches, name):
     source, arrays = write(tmp_path, name), archive_columns()
