@@ -1,6 +1,7 @@
 """Domains: several tables joined into one, and the rows of each domain."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -8,8 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from algorithms import Purpose, generator
+from partitioning.common.casting import cast_like
 from raysim.common.errors import InputError
 from raysim.data.arrays import flat, take_rows
+from raysim.data.columns import PLAIN, ColumnRules
 from raysim.data.features import ArrayColumn, ImageColumn, features
 from raysim.data.folders import ENCODED, Tables
 from raysim.data.images import encoded, is_image, png
@@ -18,15 +21,17 @@ DOMAIN = "domain"
 """Column that names a row's domain."""
 
 
-def join(parts: Mapping[str, Tables], label: str, dividing: Sequence[str] = ()) -> Tables:
+def join(parts: Mapping[str, Tables], label: str, dividing: Sequence[str] = (), rules: ColumnRules = PLAIN) -> Tables:
     """Join data sets with the same columns end to end; a new column `domain` has their names.
 
+    The columns get the order of the first data set, and whole numbers become floats if another one has fractions.
     Images in arrays become PNG if the data sets differ in size or colour, or some hold encoded images.
 
     Args:
         parts: train and test table of each domain.
         label: column of classes.
         dividing: columns that identify a row's owner.
+        rules: rules for columns that are no plain numbers.
 
     Raises:
         InputError: the columns or the labels do not match, or only some data sets have a test table.
@@ -41,7 +46,8 @@ def join(parts: Mapping[str, Tables], label: str, dividing: Sequence[str] = ()) 
         raise InputError(
             f"the labels of {listed} are of several kinds: give all whole numbers, all strings, or masks of one type"
         )
-    encode = len({_feature_form(table.schema, label, dividing) for table in trains.values()}) > 1
+    forms = {_feature_form(rules.as_numbers(table.schema), label, dividing) for table in trains.values()}
+    encode = len(forms) > 1
     train = _joined(trains, label, dividing, encode=encode)
     return train, _joined(tests, label, dividing, encode=encode) if tests else None
 
@@ -103,15 +109,30 @@ def _feature_form(schema: pa.Schema, label: str, dividing: Sequence[str]) -> str
 def _joined(tables: Mapping[str, pa.Table], label: str, dividing: Sequence[str], *, encode: bool) -> pa.Table:
     first = next(iter(tables))
     made = [_as_domain(table, name, label, dividing, encode=encode) for name, table in tables.items()]
+    names = made[0].schema.names
+    made = _widened([table.select(names) if {*table.schema.names} == {*names} else table for table in made])
     schema = made[0].schema
     for name, table in zip(tables, made, strict=True):
         if table.schema.names != schema.names or table.schema.types != schema.types:
             raise InputError(
                 f"{name} has the columns {_listed(table.schema)}, but {first} has {_listed(schema)}: "
-                "give all the same names and types, in the same order"
+                "give all the same names, with values of the same types"
             )
     # Equal types may still name a list's inner field differently: Parquet says "element", memory "item".
     return pa.concat_tables([table.cast(schema) for table in made])
+
+
+def _widened(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """Return tables with columns of a common type if their types are numbers, or if one has no value."""
+    kinds: dict[str, pa.Field] = {}
+    for field in (field for table in tables for field in table.schema):
+        known = kinds.setdefault(field.name, field)
+        if known.type != field.type:
+            with suppress(pa.ArrowException):  # the caller reports types that do not go together
+                (kinds[field.name],) = pa.unify_schemas(
+                    [pa.schema([known]), pa.schema([field])], promote_options="permissive"
+                )
+    return [cast_like(table, pa.schema(list(kinds.values()))) for table in tables]
 
 
 def _as_domain(table: pa.Table, name: str, label: str, dividing: Sequence[str], *, encode: bool) -> pa.Table:

@@ -22,7 +22,7 @@ from raysim.data.hub import by_features, is_hub_folder, read_hub
 from raysim.data.memory import HeldData
 from raysim.data.reading import check_values
 from raysim.data.sets.synthetic import read_synthetic
-from raysim.data.sets.tabular import ALL, SUFFIXES, TableUse, read_table, usable
+from raysim.data.sets.tabular import ALL, SUFFIXES, TableUse, read_tables, usable
 from raysim.data.targets import check_classes_of_samples, joined_labels, with_classes
 from raysim.data.tokens import NEXT, Tokenizer
 
@@ -242,14 +242,19 @@ def _read_own(dataset: str, prefix: str, root: Path, use: TableUse) -> LoadedDat
         )
     if prefix == FOLDER and label != LABEL:
         raise InputError(f"data.label = {label!r} with {dataset}: must be left out, because folders name the classes")
-    parts: list[Tables] = [read_folder(path) if prefix == FOLDER else (read_table(path, use), None) for path in paths]
+    parts: list[Tables] = (
+        [read_folder(path) for path in paths]
+        if prefix == FOLDER
+        else [(table, None) for table in read_tables(paths, use)]
+    )
     if len(paths) == 1:
         (train, test), own = parts[0], prefix == FOLDER and DOMAIN in parts[0][0].schema.names
         return LoadedDataSet(dataset, train, test, label, (DOMAIN,) if own else ())
     domains = [_domain_name(path) for path in paths]
     if (twice := repeated(domains)) is not None:
         raise InputError(f"two paths of {dataset} are domains named {twice!r}: rename one")
-    train, test = join(dict(zip(domains, parts, strict=True)), label, tuple(set(use.dividing) - {DOMAIN}))
+    dividing, rules = tuple(set(use.dividing) - {DOMAIN}), use.rules or PLAIN
+    train, test = join(dict(zip(domains, parts, strict=True)), label, dividing, rules)
     return LoadedDataSet(dataset, train, test, label, (DOMAIN,))
 
 

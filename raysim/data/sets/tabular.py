@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +105,23 @@ class TableUse:
 
 ALL = TableUse()
 """Use of all columns; their types are not checked."""
+
+
+def read_tables(paths: Sequence[Path], use: TableUse) -> list[pa.Table]:
+    """Read a user's files; a column of text in one of them is text in all, because each file's types are inferred.
+
+    Args:
+        paths: see `read_table`, and for its errors.
+        use: use of the columns.
+    """
+    tables = [read_table(path, use) for path in paths]
+    words = {name: table.schema.field(name) for table in tables for name in replace(use, like=table.schema).words}
+    words.pop(use.label or LABEL, None)  # labels of several kinds are a mistake
+    for place, table in enumerate(tables):
+        is_other = any(field.type != words[field.name].type for field in table.schema if field.name in words)
+        if is_other and use.like is None:
+            tables[place] = read_table(paths[place], replace(use, like=pa.schema(list(words.values()))))
+    return tables
 
 
 def read_table(path: Path, use: TableUse) -> pa.Table:

@@ -1,6 +1,9 @@
 """Data sets by name."""
 
 import gzip
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -14,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from partitioning import InputError
 from partitioning.sources.arrays import nested
 from raysim.data.catalogue import DATASETS
+from raysim.data.columns import PLAIN, ColumnRules
 from raysim.data.images import pixels
 from raysim.data.sets import small_images
 from raysim.data.sets.synthetic import covariance
@@ -114,6 +118,42 @@ def test_several_files_are_domains(tmp_path: Path) -> None:
     assert source.train.to_pydict() == {"x": [1.0, 2.0, 3.0], "label": [0, 1, 1], "domain": ["a", "a", "b"]}
     assert source.dividing == ("domain",)
     assert load("file:a-train.parquet,b.parquet", root=str(tmp_path)).train.schema.names == ["x", "label"]
+
+
+def _two_files(folder: Path, first: str, second: str, rules: ColumnRules = PLAIN) -> pa.Table:
+    for name, text in (("a", first), ("b", second)):
+        (folder / f"{name}.csv").write_text(text)
+    return load("file:a.csv,b.csv", root=str(folder), label="y", dividing=["domain"], rules=rules).train
+
+
+def test_files_may_differ_in_the_order_of_columns_and_have_whole_numbers_or_fractions(tmp_path: Path) -> None:
+    whole, fractions = "x,z,y\n1,5,0\n", "z,y,x\n6,1,2.5\n"
+    wanted = {"x": [1.0, 2.5], "z": [5, 6], "y": [0, 1], "domain": ["a", "b"]}
+    assert _two_files(tmp_path, whole, fractions).to_pydict() == wanted
+    turned = _two_files(tmp_path, fractions, whole)
+    assert turned.schema.names == ["z", "y", "x", "domain"] and turned["x"].to_pylist() == [2.5, 1.0]
+    with pytest.raises(InputError, match=r"a has x .*: give all the same names, with values of the same types"):
+        _two_files(tmp_path, "x,y\n1,0\n", "x,y\ntrue,1\n")
+
+
+@pytest.mark.parametrize(
+    ("rules", "values", "found"),
+    [
+        (ColumnRules(categories=("z",)), "uv", ["u", "v"]),
+        (ColumnRules(categories=("z",)), ["u", "07"], ["u", "07"]),
+        (ColumnRules(impute="mean", na_values=("?",)), ["?", "2"], ["?", "2"]),
+        (ColumnRules(dates=("z",)), ["2020-01-02", "2020-01-03"], [date(2020, 1, 2), date(2020, 1, 3)]),
+        (ColumnRules(dates=("z",)), ["2020-01-02", ""], [date(2020, 1, 2), None]),
+    ],
+)
+def test_rules_for_columns_hold_for_several_files(
+    tmp_path: Path, rules: ColumnRules, values: Sequence[str], found: list[object]
+) -> None:
+    rules = replace(rules, impute="most_frequent")
+    first, second = (f"x,z,y\n1,{value},0\n2,{values[0]},1\n" for value in values)
+    table = _two_files(tmp_path, first, second, rules)
+    assert table["z"].to_pylist() == [found[0], found[0], found[1], found[0]]
+    assert _two_files(tmp_path, second, first, rules)["z"].to_pylist() == [found[1], found[0], found[0], found[0]]
 
 
 @pytest.mark.parametrize(
