@@ -293,23 +293,33 @@ def _numbers(metric: Metric, outputs: torch.Tensor, y: torch.Tensor) -> NDArray[
     is_real = isinstance(numbers, torch.Tensor) and not numbers.is_complex()
     if not is_real or numbers.dim() not in (1, 2) or len(numbers) != len(y):
         given = tuple(numbers.shape) if is_real else f"a {getattr(numbers, 'dtype', type(numbers).__name__)}"
+        is_one = isinstance(numbers, float) or given == ()
         raise InputError(
             f"metric {metric.name!r} of evaluate.metrics: must give a number for each of {len(y)} samples, or a row of "
-            f"numbers, and gives {given}; correct it"
+            + (
+                "numbers, and gives one for all; leave out its mean"
+                if is_one
+                else f"numbers, and gives {given}; correct it"
+            )
         )
     values = numbers.double().reshape(len(y), -1).cpu().numpy()
     return np.concatenate([values, np.ones((len(y), 1))], 1)
 
 
+NOTHING = np.zeros(0, np.int64)
+"""Counts of no class."""
+
+
 def check_metrics(metrics: Sequence[Metric], outputs: torch.Tensor, y: torch.Tensor) -> None:
-    """Raise InputError if a user's own metric gives no number for each sample.
+    """Raise InputError if a user's own metric gives no number for each sample, or its `value` none for their sums.
 
     An error that it raises on these outputs and labels, which are made up, decides nothing: the run will tell.
     """
     for metric in metrics:
         if metric.sums is not None and METRICS.get(metric.name) is not metric:
             try:
-                _numbers(metric, outputs.double(), y)
+                sums = _numbers(metric, outputs.double(), y).sum(0)
+                metric.value(Score(NOTHING, NOTHING, NOTHING, np.zeros(()), sums={metric.name: sums}))
             except InputError:
                 raise
             except Exception:

@@ -122,6 +122,7 @@ def odd_loss(outputs, y): raise OddEnd("leaving")
 
 def no_metric(outputs, y): return None
 def complex_metric(outputs, y): return outputs[:, 0] * 1j
+def mean_metric(outputs, y): return outputs[:, 0].mean()
 
 
 class Huge:
@@ -258,6 +259,10 @@ def stage(name: str) -> dict[str, Any]:
         ({"uplink": stage("Text")}, "Message's bits = '8': must be"),
         ({"uplink": stage("Product")}, "Message's values x bits = .*: must be at most 2.43 bits"),
         ({"evaluate": {"metrics": ["own_returned:no_metric"]}}, "'no_metric' of .*: must give a number .* a NoneType"),
+        (
+            {"evaluate": {"metrics": ["own_returned:mean_metric"]}},
+            "'mean_metric' of .* gives one for all; leave out its",
+        ),
         ({"evaluate": {"metrics": ["own_returned:complex_metric"]}}, "'complex_metric' of .* gives a torch.complex"),
         ({"evaluate": {"metrics": ["own_returned:Huge"]}}, "own_returned:Huge': must return numbers up to 1.8e308"),
         ({"evaluate": {"metrics": ["own_returned:NoValue"]}}, "own_returned:NoValue': must return numbers, and its"),
@@ -295,6 +300,15 @@ def test_a_value_that_no_run_can_use_is_refused(
     with pytest.raises(InputError, match=message) as refused:
         raysim.run({**experiment, **more}, here / "run", inline=True)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("metric", ["NoValue", "mean_metric"])
+def test_a_metric_without_a_number_is_refused_before_any_round(
+    here: Path, experiment: dict[str, Any], metric: str
+) -> None:
+    with pytest.raises(InputError):
+        raysim.run({**experiment, "evaluate": {"metrics": [f"own_returned:{metric}"]}}, here / "run", inline=True)
+    assert not list(here.rglob("metrics.parquet")) and not list(here.rglob("*.jsonl"))
 
 
 @pytest.mark.parametrize("loss", ["generator_loss", "system_loss", "odd_loss"])
