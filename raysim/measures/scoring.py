@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms import Block, Function, Location, Output, Packed, Purpose, Resident, Worker
+from algorithms import InputError as AlgorithmInputError
 from algorithms.core.chunks import chunk_size
 from algorithms.core.clients import SamplePart
 from algorithms.core.sums import Sum
@@ -320,7 +321,7 @@ def check_metrics(metrics: Sequence[Metric], outputs: torch.Tensor, y: torch.Ten
             try:
                 sums = _numbers(metric, outputs.double(), y).sum(0)
                 metric.value(Score(NOTHING, NOTHING, NOTHING, np.zeros(()), sums={metric.name: sums}))
-            except InputError:
+            except (InputError, AlgorithmInputError):
                 raise
             except Exception:
                 continue

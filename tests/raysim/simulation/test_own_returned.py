@@ -308,7 +308,7 @@ def test_a_metric_without_a_number_is_refused_before_any_round(
 ) -> None:
     with pytest.raises(InputError):
         raysim.run({**experiment, "evaluate": {"metrics": [f"own_returned:{metric}"]}}, here / "run", inline=True)
-    assert not list(here.rglob("metrics.parquet")) and not list(here.rglob("*.jsonl"))
+    assert not list(here.rglob("metrics.journal"))
 
 
 @pytest.mark.parametrize("loss", ["generator_loss", "system_loss", "odd_loss"])
