@@ -12,14 +12,15 @@ def ordered(options: Iterable[Option]) -> tuple[Option, ...]:
     """Return options in the order of their hooks, with those that they bring.
 
     Raises:
-        InputError: two options have one name.
+        InputError: two options have one name, or an option has a name that the engine uses.
     """
     given: dict[str, Option] = {}
     for option in options:
-        if not isinstance(option, Option) or not isinstance(option.name, str) or option.name in RESERVED:
+        if not isinstance(option, Option) or not isinstance(option.name, str) or _has_taken(option):
             raise InputError(
-                f"option {option}: must be an object of a subclass of Option whose `name` is a text, and none of "
-                f"{', '.join(RESERVED)}, where the engine keeps its memory; change it"
+                f"option {option}: must be an object of a subclass of Option whose `name` is a text that is no option "
+                f"or memory of raysim's, and its name is {getattr(option, 'name', None)!r}; set another name in its "
+                "class"
             )
         if given.setdefault(option.name, option) is not option:
             raise InputError(
@@ -28,6 +29,13 @@ def ordered(options: Iterable[Option]) -> tuple[Option, ...]:
             )
     brought = {each.name: each for option in given.values() for each in option.brings}
     return tuple(sorted((brought | given).values(), key=place))
+
+
+def _has_taken(option: Option) -> bool:
+    """Return whether an option has a name of the engine's; a subclass of one of the engine's options keeps its name."""
+    kinds = (kind for kind in type(option).__mro__ if issubclass(kind, Option))
+    ours = next(kind for kind in kinds if kind.__module__.startswith("algorithms."))
+    return option.name in RESERVED or (option.name in ORDER and option.name != ours.name)
 
 
 def place(option: Option | type[Option]) -> int:

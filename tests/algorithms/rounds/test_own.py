@@ -1,6 +1,7 @@
 """Options and rounds of a user's own: what they return is checked, in one line that names theirs."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from algorithms import (
+    Attack,
     Importance,
     InputError,
     Local,
@@ -24,6 +26,7 @@ from algorithms import (
     start_synchronous,
 )
 from algorithms.options.oort import Oort
+from algorithms.parts.option import ORDER, RESERVED
 from algorithms.training.own import Own
 from algorithms.training.own_update import OwnUpdate
 from raysim.fleet.inline import InlineFleet
@@ -107,11 +110,15 @@ def test_a_cohort_of_an_option_is_no_larger_than_the_models_that_travel(federati
         next_round(state, algorithm, fleet)
 
 
-@pytest.mark.parametrize("name", ["server", "until", "redistribution", "arrivals", 7])
+@pytest.mark.parametrize("name", [*ORDER, *RESERVED, 7])
 def test_an_option_has_a_name_of_its_own(name: Any) -> None:
+    """The engine reads such memories: `edges` would stop a switch of phases, and `virtual-time` has the time."""
     taken = type("Taken", (Option,), {"name": name})
-    with pytest.raises(InputError, match="whose `name` is a text, and none of server"):
+    with pytest.raises(InputError, match=f"must be .* whose `name` is a text .* and its name is {name!r}; set another"):
         PLAIN.having(taken())
+    replaced = type("Replaced", (Attack,), {"name": name})
+    with nullcontext() if name == "attack" else pytest.raises(InputError, match=f"and its name is {name!r}; set"):
+        PLAIN.having(replaced())
 
 
 def test_a_subclass_of_local_is_refused() -> None:
