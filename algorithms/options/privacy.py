@@ -14,10 +14,11 @@ from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
 from algorithms.core.layout import Layouts
 from algorithms.core.report import UpdateRows
+from algorithms.core.returned import is_own, name_of
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.options.uplink import clipped
-from algorithms.parts.option import ORDER, Conflict, Draft, Option, Parts, Received, Setting, Updates
+from algorithms.parts.option import HOOKS, Conflict, Draft, Option, Parts, Received, Setting, Updates
 
 ROUNDING = 1e-3
 """Share of C by which a clipped change may be shorter than C because of rounding, when it counts as clipped."""
@@ -156,8 +157,8 @@ class Privacy(Option):
             "remove one of the two",
         ),
         Conflict(
-            *("own option on the way", "privacy"),
-            "be left out, because it would change models after they are clipped",
+            *("own part that epsilon does not cover", "privacy"),
+            "be left out, because epsilon is that of raysim's own sampling, clipping and noise",
             "remove one of the two",
         ),
         Conflict(
@@ -184,7 +185,7 @@ class Privacy(Option):
 
     @property
     def settings(self) -> Mapping[str, str | Setting]:
-        return {**super().settings, "own option on the way": _on_the_way}
+        return {**super().settings, "own part that epsilon does not cover": _own_part}
 
     @property
     def multiplier(self) -> float:
@@ -229,10 +230,17 @@ class Privacy(Option):
         return Spent(**memory) if memory else Spent(self.clip)
 
 
-def _on_the_way(parts: Parts, _: Devices | None) -> str:
-    """Return an option outside raysim that changes models on their way; it comes after all others, see `ORDER`."""
-    own = (option for option in parts.folded if option.on_the_way and option.name not in ORDER)
-    return next((f"option {option}" for option in own), "")
+def _own_part(parts: Parts, _: Devices | None) -> str:
+    """Return a part outside raysim that draws clients, takes part in the sum, or reads facts of all clients."""
+    schedule, server, method = parts.schedule, parts.server, parts.local.method
+    found = (
+        *((is_own(each) and each.overrides(*HOOKS), f"option {each}") for each in parts.folded),
+        (is_own(schedule) or is_own(schedule.participation), f"schedule = {schedule}"),
+        (is_own(server) and hasattr(server, "fitted"), f"the method `fitted` of server = {server}"),
+        (is_own(method) and method.overrides("fitted"), f"the method `fitted` of local.method = {method}"),
+        (is_own(parts), f"algorithm = {name_of(parts)!r}"),
+    )
+    return next((text for holds, text in found if holds), "")
 
 
 @dataclass(frozen=True)

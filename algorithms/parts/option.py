@@ -41,6 +41,9 @@ ORDER = (
 """Names of the options in the order of their hooks, which is part of every result; other options come last."""
 
 
+HOOKS = ("attend", "wrap", "reduce", "publish")
+"""Methods by which an option takes part in a round."""
+
 RESERVED = ("server", "until", "redistribution", "arrivals", "clusters")
 """Names of memories that are no option's; see `State.memory`."""
 
@@ -208,6 +211,10 @@ class Option:
             InputError: the option contradicts the clients.
         """
         return ""
+
+    def overrides(self, *hooks: str) -> bool:
+        """Return whether the option has a hook of its own among these."""
+        return any(getattr(getattr(self, hook), "__func__", None) is not getattr(Option, hook) for hook in hooks)
 
     def tables(self, state: State, fleet: Fleet) -> Mapping[str, Mapping[str, NDArray[Any]]]:
         """Return tables of a finished run, columns by name, by the names of their files."""

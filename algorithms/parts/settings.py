@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import NoneType
 
 from algorithms.core.devices import Devices
 from algorithms.core.returned import is_own
@@ -68,7 +69,7 @@ def _of_plain_rounds(parts: Parts, _: Devices | None) -> str:
 def _work_of_its_own(parts: Parts, _: Devices | None) -> str:
     """Return an option outside raysim that changes what workers do, but not on the models' way to the server."""
     own = (each for each in parts.folded if each.name not in ORDER and not each.on_the_way)
-    return next((f"option {option}" for option in own if type(option).wrap is not Option.wrap), "")
+    return next((f"option {option}" for option in own if option.overrides("wrap")), "")
 
 
 def _another_round(parts: Parts, _: Devices | None) -> str:
@@ -119,7 +120,7 @@ SETTINGS: Mapping[str, Setting] = {
         lambda a: a.schedule.participation.reporting.late == "stale", lambda a: 'algorithm.late = "stale"'
     ),
     "weights by samples": _text(lambda a: isinstance(a.weighting, Samples | SamplesUsed), _weighting),
-    "weights that are not equal": _text(lambda a: not isinstance(a.weighting, Equal), _weighting),
+    "weights that are not equal": _text(lambda a: type(a.weighting) is not Equal, _weighting),
     "weights by reports": _text(lambda a: not isinstance(a.weighting, Samples | SamplesUsed | Equal), _weighting),
     "weights above one": _weights_above_one,
     "weights that stay with the clients": _text(
@@ -143,12 +144,10 @@ SETTINGS: Mapping[str, Setting] = {
         lambda a: f"server = {a.server}",
     ),
     "weights of single arrivals": _text(
-        lambda a: isinstance(a.schedule, Arrivals) and a.schedule.buffer == 1 and not isinstance(a.weighting, Equal),
+        lambda a: isinstance(a.schedule, Arrivals) and a.schedule.buffer == 1 and type(a.weighting) is not Equal,
         lambda a: f"{_weighting(a)} of single arrivals",
     ),
-    "phase by reports": _text(
-        lambda a: a.until is not None and not isinstance(a.until, AfterRound), lambda a: f"until = {a.until}"
-    ),
+    "phase by reports": _text(lambda a: type(a.until) not in (NoneType, AfterRound), lambda a: f"until = {a.until}"),
     "later phase that freezes statistics": _freezing,
     'local.steps = "largest"': _text(lambda a: a.local.steps == "largest", lambda a: "local.steps = 'largest'"),
     'local.statistics = "untracked"': _text(

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,20 +12,28 @@ import torch
 from algorithms import (
     Adam,
     AdaptiveClip,
+    AfterRound,
     Algorithm,
+    Assign,
     Compute,
+    Equal,
     InputError,
     Layout,
     Local,
     LossAgreement,
+    Method,
+    Option,
     Participation,
     PowerOfChoice,
     Privacy,
     Purpose,
     Robust,
+    Rounds,
     Sharing,
     State,
     Stretched,
+    TopK,
+    Uplink,
     begin,
     fedadam,
     fedasync,
@@ -44,6 +53,7 @@ from algorithms import (
     singleset,
 )
 from algorithms.options.aggregation import Median
+from algorithms.parts.option import HOOKS
 from algorithms.qfedavg import LossPower
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import perceptron
@@ -213,6 +223,45 @@ EQUAL = fedavg(POISSON, LOCAL, weighting="equal")
 def test_what_the_accounting_does_not_cover_is_refused(algorithm: Algorithm, message: str) -> None:
     with pytest.raises(InputError, match=message):
         algorithm.having(PRIVATE)
+
+
+def own(base: type, *methods: str, **declared: Any) -> Any:
+    """Return a class of a user's own with some methods, which are never called."""
+    return dataclass(frozen=True)(type("Own", (base,), {name: lambda *_: None for name in methods} | declared))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        *((lambda hook=hook: EQUAL.having(own(Option, hook, name="own")()), "option .*Own") for hook in HOOKS),
+        (lambda: EQUAL.having(own(Uplink, "clipped")((TopK(0.5),))), "option .*Own"),
+        (lambda: replace(EQUAL, weighting=own(Equal)()), r"weighting = .*Own\(\)"),
+        (lambda: fedavg(own(Participation, "draw")(0.4, by="poisson"), LOCAL, weighting="equal"), "schedule = Rounds"),
+        (lambda: replace(EQUAL, schedule=own(Rounds)(POISSON)), r"schedule = .*Own\(participation"),
+        (lambda: replace(EQUAL, server=own(Assign, "fitted")()), r"the method `fitted` of server = .*Own\(\)"),
+        (lambda: replace(EQUAL, until=own(AfterRound)(2), then=EQUAL), "until = .*Own"),
+        (
+            lambda: replace(EQUAL, local=replace(LOCAL, method=own(Method, "fitted")())),
+            r"the method `fitted` of local.method = .*Own\(\)",
+        ),
+        (lambda: own(Algorithm)(EQUAL.schedule, LOCAL, weighting=Equal()), "algorithm = '.*Own'"),
+    ],
+)
+def test_a_part_of_ones_own_that_epsilon_does_not_cover_is_refused(make: Callable[[], Algorithm], message: str) -> None:
+    with pytest.raises(InputError, match=rf"{message}.* with .privacy.: must be"):
+        make().having(PRIVATE)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: EQUAL.having(own(Option, "client_columns", name="own")()),
+        lambda: replace(EQUAL, server=own(Assign)()),
+        lambda: replace(EQUAL, local=replace(LOCAL, method=own(Method, "finish")())),
+    ],
+)
+def test_a_part_of_ones_own_that_epsilon_covers_is_not_refused(make: Callable[[], Algorithm]) -> None:
+    assert make().having(PRIVATE).option(Privacy) == PRIVATE
 
 
 def test_keys_that_must_be_set_are_told_together() -> None:

@@ -75,14 +75,6 @@ class Traced(Option):
         return updates
 
 
-@dataclass(frozen=True)
-class OnTheWay(Traced):
-    """Option of a user, who changes models on their way to the server."""
-
-    name: ClassVar[str] = "rounded"
-    on_the_way: ClassVar[bool] = True
-
-
 CHANGES: dict[str, dict[str, Any]] = {
     "aggregate_every > 1": {"aggregate_every": 2},
     'sampling = "poisson"': {"by": "poisson", "fraction": 0.5},
@@ -137,7 +129,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "weights above one": {},
     "option of plain rounds": {"options": (Traced(),)},
     "option with work of its own": {"options": (Traced(),)},
-    "own option on the way": {"options": (OnTheWay(),)},
+    "own part that epsilon does not cover": {"options": (Traced(),)},
 }
 """Arguments of a plain algorithm, and of the parts in `PARTS`, by which it has a setting."""
 
