@@ -221,7 +221,11 @@ class Option:
         return {}
 
     def attend(self, draft: Draft) -> Draft:
-        """Return the round with other clients to draw from, with its cohort, or with a note for the later hooks."""
+        """Return the round with fewer clients to draw from, with its cohort, or with a note for the later hooks.
+
+        Whoever narrows `clients` narrows `weights`, too. After an earlier option has drawn the cohort, only notes may
+        change.
+        """
         return draft
 
     def wrap(self, draft: Draft, updates: Updates) -> Updates:
@@ -305,22 +309,42 @@ class Draft:
         """Return the draft as the options change it, with its cohort."""
         draft = self
         for option in self.algorithm.folded:
-            draft = returned(option, "attend", option.attend(draft), Draft)
-            draft.check_cohort(option)
+            draft = draft.attended_by(option)
         draft = draft.with_cohort()
         return replace(draft, size=len(draft.drawn))
 
+    def attended_by(self, option: Option) -> Draft:
+        """Return the draft as one option changes it.
+
+        Raises:
+            InputError: the clients to draw from, their weights and the cohort do not fit each other, or an earlier
+                option has drawn the cohort from others.
+        """
+        after = returned(option, "attend", option.attend(self), Draft)
+        kept = ("clients", "weights", "cohort")
+        pairs: list[tuple[Any, Any]] = [(getattr(self, name), getattr(after, name)) for name in kept]
+        if self.cohort is not None and not all(old is new or np.array_equal(old, new) for old, new in pairs):
+            raise InputError(
+                f"option {option} changes the clients to draw from, their weights or the cohort in round "
+                f"{self.number}: must keep them, because an earlier option has drawn the cohort; leave one of the two "
+                "out"
+            )
+        if after.clients is not self.clients:
+            _check_ids(option, "leaves the clients", after.clients, self.clients)
+        if np.shape(after.weights) != after.clients.shape:
+            raise InputError(
+                f"option {option} leaves {len(after.clients)} clients to draw from, with `weights` of the shape "
+                f"{np.shape(after.weights)}: must be one weight for each client; narrow both"
+            )
+        after.check_cohort(option)
+        return after
+
     def check_cohort(self, option: Option) -> None:
-        """Raise InputError if an option drew too many clients, or no array of different training clients, in order."""
-        cohort, known = self.cohort, self.fleet.census.clients
+        """Raise InputError if an option drew too many clients, or no array of clients to draw from, in order."""
+        cohort = self.cohort
         if cohort is None:
             return
-        fits = isinstance(cohort, np.ndarray) and cohort.ndim == 1 and cohort.dtype == np.int64
-        if not fits or (np.diff(cohort) <= 0).any() or not among(cohort, known).all():
-            raise InputError(
-                f"option {option} draws the cohort {cohort}: must be ids of different training clients, ascending, as "
-                "an int64 array; use np.sort"
-            )
+        _check_ids(option, "draws the cohort", cohort, self.clients)
         most = len(self.state.travelling_models) if self.models_travel else len(cohort)
         if len(cohort) > most:
             raise InputError(
@@ -354,6 +378,16 @@ class Draft:
     def start(self) -> Reference:
         """Handle of the global model, None if models travel, and of the personal entries of a newcomer."""
         return self.fleet.put((None if self.models_travel else self.state.model, self.newcomer))
+
+
+def _check_ids(option: Option, what: str, ids: Any, known: NDArray[np.int64]) -> None:
+    """Raise InputError if ids are no array of different clients among the known ones, in order."""
+    fits = isinstance(ids, np.ndarray) and ids.ndim == 1 and ids.dtype == np.int64
+    if not fits or (np.diff(ids) <= 0).any() or not among(ids, known).all():
+        raise InputError(
+            f"option {option} {what} {ids}: must be ids of different clients of the {len(known)} to draw from, "
+            "ascending, as an int64 array; use np.sort"
+        )
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,21 @@ from algorithms import (
     Participation,
     PendingRound,
     PowerOfChoice,
+    Rounds,
     begin,
     fedavg,
     fedbuff,
+    fedtan,
     next_round,
     radfed,
     start_round,
     start_synchronous,
 )
+from algorithms.core.devices import DrawnDevices
 from algorithms.options.oort import Oort
+from algorithms.options.own_selection import OwnSelection
 from algorithms.parts.option import ORDER, RESERVED
+from algorithms.parts.schedule import Reporting
 from algorithms.training.own import Own
 from algorithms.training.own_update import OwnUpdate
 from raysim.fleet.inline import InlineFleet
@@ -91,10 +96,69 @@ def test_hooks_return_what_they_are_given(federation: Federation, hook: str, val
 
 @pytest.mark.parametrize("cohort", [[0, 1], np.array([1, 0]), np.array([0, 0]), np.array([7]), np.array([0.0])])
 def test_a_cohort_of_an_option_is_checked(federation: Federation, cohort: Any) -> None:
-    with pytest.raises(InputError, match="must be ids of different training clients, ascending"):
+    with pytest.raises(InputError, match="must be ids of different clients of the 3 to draw from, ascending"):
         one_round(federation, PLAIN.having(Draws(cohort)))
     rows = one_round(federation, PLAIN.having(Draws(np.array([0, 2])))).report.updates
     assert rows.clients.tolist() == [0, 2]
+
+
+@dataclass(frozen=True)
+class Narrows(Option):
+    """Option of a user, who leaves out client 0."""
+
+    weighs: bool = True
+
+    name: ClassVar[str] = "narrows"
+
+    def attend(self, draft: Any) -> Any:
+        left = draft.clients != 0
+        return replace(draft, clients=draft.clients[left], weights=draft.weights[left if self.weighs else slice(None)])
+
+
+class Widens(Draws):
+    """Option of a user, who draws from all clients again."""
+
+    def attend(self, draft: Any) -> Any:
+        return replace(draft, clients=draft.fleet.census.clients, weights=draft.fleet.census.samples)
+
+
+@pytest.mark.parametrize("by", ["uniform", "size", Importance(start="equal")])
+def test_an_option_narrows_the_clients_to_draw_from(federation: Federation, by: Any) -> None:
+    algorithm = replace(PLAIN, schedule=Rounds(Participation(cohort=2, by=by)))
+    assert one_round(federation, algorithm.having(Narrows())).report.updates.clients.tolist() == [1, 2]
+    with pytest.raises(InputError, match=r"leaves 2 clients .* `weights` of the shape \(3,\): must be one weight for"):
+        one_round(federation, algorithm.having(Narrows(weighs=False)))
+
+
+@pytest.mark.parametrize("option", [Narrows(), Draws(np.array([1])), Mine(""), Draws(np.array([0, 2]))])
+@pytest.mark.parametrize(
+    "drawing", [PowerOfChoice(3), OwnSelection("first", lambda context: [0, 2]), "devices", "step"]
+)
+def test_a_cohort_that_is_drawn_stays(federation: Federation, drawing: Any, option: Any) -> None:
+    """An option of a user comes last, so the clients that it leaves would not be those of the cohort."""
+    part = Participation(cohort=2, by="uniform" if isinstance(drawing, str) else drawing)
+    algorithm = (fedtan if drawing == "step" else fedavg)(part, PLAIN.local).having(option)
+    fleet = federation(clients((9, 5, 7)), module := perceptron(norm=drawing == "step"))
+    if drawing == "devices":
+        fleet.census = replace(fleet.census, devices=DrawnDevices())
+        algorithm = replace(algorithm, schedule=Rounds(replace(part, reporting=Reporting(over=1.5))))
+    state = begin(module, fleet, 0)
+    cohort = next_round(state, replace(algorithm, options=()), fleet).report.updates.clients
+    changes = isinstance(option, Narrows) or (isinstance(option, Draws) and not np.array_equal(cohort, option.cohort))
+    refused = pytest.raises(InputError, match="must keep them, because an earlier option has drawn the cohort")
+    with refused if changes else nullcontext():
+        next_round(state, algorithm, fleet)
+
+
+@pytest.mark.parametrize("option", [Draws(np.arange(3)), Widens(None)])
+def test_an_option_draws_none_that_have_not_joined(federation: Federation, option: Any) -> None:
+    fleet = federation(clients((9, 5, 7)), perceptron())
+    fleet.census = replace(fleet.census, joins=np.array([1, 1, 2]))
+    state = begin(perceptron(), fleet, 0)
+    with pytest.raises(InputError, match=r"\[0 1 2\]: must be ids of different clients of the 2 to draw from"):
+        next_round(state, PLAIN.having(option), fleet)
+    state = next_round(state, PLAIN, fleet)
+    assert next_round(state, PLAIN.having(option), fleet).report.updates.clients.tolist() == [0, 1, 2]
 
 
 def test_a_cohort_of_an_option_is_no_larger_than_the_models_that_travel(federation: Federation) -> None:
