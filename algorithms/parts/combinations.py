@@ -15,6 +15,7 @@ from algorithms.parts.option import Conflict, Option, Parts
 from algorithms.parts.schedule import Rounds
 from algorithms.parts.settings import SETTINGS
 from algorithms.training.local import Local
+from algorithms.training.method import RESERVED_SLOTS
 
 
 def check_parts(parts: Parts) -> None:
@@ -27,6 +28,7 @@ def check_parts(parts: Parts) -> None:
         _cohort_option_among_options(parts),
         _wrong_signature(parts),
         _subclass_of_local(parts),
+        _slot_of_another(parts),
     ):
         if text:
             raise InputError(text)
@@ -83,6 +85,24 @@ def _subclass_of_local(parts: Parts) -> str:
         f"local = {name_of(parts.local)}: must be a Local and no subclass, because what a method adds to each step is "
         "a Method; write Local(method=...)"
     )
+
+
+def _slot_of_another(parts: Parts) -> str:
+    """Find a slot of a user's own method or option under a name of other values, or one that no entry can have."""
+    method, options = parts.local.method, parts.options
+    listed = [*names_of(method, "personal"), *names_of(method, "shared")]
+    own = *listed, *(method.slots.keys() - {*listed})
+    slots: list[tuple[str, str, object]] = [(f"local.method = {method}", slot, method) for slot in own]
+    slots += [(f"option {option}", slot, option) for option in options for slot in option.slots]
+    taken = {*RESERVED_SLOTS, *(slot for _, slot, part in slots if not is_own(part))}
+    for text, slot, part in slots:
+        if is_own(part) and (not encodes(slot) or "/" in slot or slot in taken):
+            return (
+                f"{text} with the slot {slot!r}: must be a text without a slash, and none of "
+                f"{', '.join(sorted(taken, key=str))}, which have other values; rename it"
+            )
+        taken.add(slot)
+    return ""
 
 
 def _wrong_signature(parts: Parts) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from algorithms.core.clients import Census
 from algorithms.core.errors import InputError, require
-from algorithms.core.layout import Scope
+from algorithms.core.layout import COUNTERS, Scope
 from algorithms.training.terms import RECEIVED, AffineTerm
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from algorithms.training.steps import LocalSteps, Substep
 
 
+RESERVED_SLOTS = (RECEIVED, "momentum", "first", "second", *COUNTERS)
+"""Names of the local steps' own slots, which a user's own method may not have; "first" and "second" are Adam's."""
+
+
 @dataclass(frozen=True)
 class Method:
     """Additions to the local steps of `Local`, here none. A method overrides some hooks in its own file."""
@@ -30,7 +34,7 @@ class Method:
     """Number of models that train on each batch."""
 
     personal: ClassVar[tuple[str, ...]] = ()
-    """Slots that a client keeps: values beside each parameter, which outlast a client update."""
+    """Slots that a client keeps: values beside each parameter, which outlast a client update; not `RESERVED_SLOTS`."""
 
     shared: ClassVar[tuple[str, ...]] = ()
     """Slots that the server averages."""

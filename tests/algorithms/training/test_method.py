@@ -17,7 +17,10 @@ from algorithms import (
     Local,
     LocalSteps,
     Method,
+    Option,
     Participation,
+    TopK,
+    Uplink,
     begin,
     fedavg,
     next_round,
@@ -44,6 +47,34 @@ def test_terms_of_nothing_known_are_refused(terms: Any, message: str) -> None:
 
     with pytest.raises(InputError, match=message):
         fedavg(Participation(), Local(method=Given())).divide(Layout.of(perceptron()))
+
+
+@pytest.mark.parametrize("slot", ["received", "momentum", "first", "second", "steps", "batches", "feedback", "a/b", 7])
+@pytest.mark.parametrize("scope", ["personal", "shared"])
+def test_a_slot_with_a_name_of_other_values_is_refused(scope: str, slot: Any) -> None:
+    """Clients would lose what they keep, or share it with momentum or the uplink's residual."""
+    method = type("Given", (Method,), {scope: (slot,)})()
+    uplink = Uplink((TopK(0.5),), feedback=True)
+    match = f"Given.*: (must be a text without a slash, and none of .*momentum|its `{scope}` must be a tuple of names)"
+    with pytest.raises(InputError, match=match):
+        fedavg(Participation(), Local(method=method)).having(uplink)
+
+
+@pytest.mark.parametrize("slots", [("momentum",), ("feedback",), ("mine",), ("a/b",)])
+def test_a_slot_of_an_option_is_of_it_alone(slots: tuple[str, ...]) -> None:
+    option = type("Given", (Option,), {"slots": slots, "name": "given"})()
+    method = type("Keeps", (Method,), {"personal": ("mine",)})()
+    algorithm = fedavg(Participation(), Local(method=method)).having(Uplink((TopK(0.5),), feedback=True))
+    with pytest.raises(
+        InputError, match=r"option .*Given.* with the slot .*: must be a text without a slash, and none"
+    ):
+        algorithm.having(option)
+
+
+def test_a_slot_is_personal_or_shared() -> None:
+    both = type("Both", (Method,), {"personal": ("mine",), "shared": ("mine",)})()
+    with pytest.raises(InputError, match="with the slot 'mine': must be"):
+        fedavg(Participation(), Local(method=both))
 
 
 class Squared:
