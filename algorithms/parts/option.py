@@ -15,7 +15,7 @@ from algorithms.core.errors import InputError
 from algorithms.core.fleet import Fleet, Function, Reference
 from algorithms.core.layout import Layouts, Packed
 from algorithms.core.report import Laps, RoundReport, UpdateRows
-from algorithms.core.returned import returned
+from algorithms.core.returned import is_own, returned
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.parts.rules import Rule
@@ -138,7 +138,7 @@ class Option:
     """Round function that carries it out, a `RoundFunction`; None if the engine's rounds do."""
 
     columns: ClassVar[tuple[str, ...]] = ()
-    """Names of the measures that it adds to a round's report, and so to `metrics.parquet`."""
+    """Names of the measures that it adds to a round's report, and so to `metrics.parquet`; none of raysim's columns."""
 
     conflicts: ClassVar[tuple[Conflict, ...]] = ()
     """Pairs of settings that are refused; one of each pair is usually among its own `settings`."""
@@ -370,8 +370,25 @@ class Draft:
         report = received.report(self.state.phase, self.laps.seconds)
         after = replace(state, memory={**state.memory, **received.memory}, report=report)
         for option in self.algorithm.folded:
-            after = returned(option, "publish", option.publish(self, received, after), type(self.state))
+            after = self.published_by(option, received, after)
         self.laps.lap("aggregate")
+        return after
+
+    def published_by(self, option: Option, received: Received, before: State) -> State:
+        """Return the run as one option publishes it.
+
+        Raises:
+            InputError: a user's own option measures a number that is not among its `columns`.
+        """
+        after = returned(option, "publish", option.publish(self, received, before), type(self.state))
+        earlier, later = ({} if each.report is None else each.report.measures for each in (before, after))
+        allowed = (*option.columns, "simulated_seconds")
+        other = [name for name, value in later.items() if value is not earlier.get(name) and name not in allowed]
+        if other and is_own(option):
+            raise InputError(
+                f"option {option}: `publish` measures {other[0]!r}, which is not among its `columns`: must be one of "
+                f"{', '.join(allowed)}; add it to `columns`, and rename it if raysim has a column of that name"
+            )
         return after
 
     @property

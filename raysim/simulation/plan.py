@@ -27,12 +27,13 @@ from raysim.data.targets import label_kind
 from raysim.devices.stored import open_devices
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.check import check_measures, measuring
+from raysim.measures.columns import MEASURES, columns_of
 from raysim.measures.each_client import EachClient
 from raysim.measures.evaluate import Targets
 from raysim.measures.scoring import check_metrics
 from raysim.simulation.budget import check_updates, rounds_of
 from raysim.simulation.samples import PreparedSamples, prepare_samples
-from raysim.store.algorithm_folder import client_facts
+from raysim.store.algorithm_folder import check_option_columns, client_facts
 from raysim.watching.log import log_model
 
 
@@ -179,6 +180,8 @@ def _resolved(
         LOG.info("%s: %s", name, text)
     with workers.keyed(Purpose.OWN_TRIAL):
         check_metrics(targets.metrics, *workers.model.example)
+    of_views = [f"{name}_{column}" for each in algorithm.folded for name in each.viewed for column in targets.columns]
+    check_option_columns(algorithm.folded, [*targets.columns, *columns_of(MEASURES), *of_views])
     check_virtual_time(algorithm, workers.devices)
     check_updates(algorithm, census, workers.lanes or 1)
     check_measures(evaluate.measures, targets, evaluate.interval(0), algorithm, layouts)

@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 from safetensors.numpy import save
 from torch import Tensor
 
-from algorithms import Census, Layouts, Option, PersonalStore, State
+from algorithms import Census, Layouts, Option, PersonalStore, Privacy, State
 from algorithms.core.report import DroppedUpdates, RoundReport
-from algorithms.core.returned import Returned, encodes
+from algorithms.core.returned import Returned, encodes, is_own
 from algorithms.training.reports import own_numbers
 from partitioning.common.disk import write_whole
 from raysim.common.background import Background
+from raysim.common.errors import InputError
 from raysim.common.files import sync
 from raysim.common.log import LOG
 from raysim.common.names import ALGORITHM_FILES, CLIENTS, CLUSTERS, MODEL, PERSONAL, STATE_FILES, STOPPED, SUMMARY
@@ -309,6 +310,25 @@ def _dropped(dropped: DroppedUpdates) -> dict[str, Any]:
         "weight": np.zeros(len(dropped)),
         OUTCOME.name: list(dropped.outcomes),
     }
+
+
+def check_option_columns(options: Sequence[Option], measured: Iterable[str]) -> None:
+    """Raise InputError if a column of a user's own option is another column of `metrics.parquet`.
+
+    Args:
+        options: options of an algorithm.
+        measured: columns of evaluations and measures.
+    """
+    ours = (column for option in options if not is_own(option) for column in option.columns)
+    taken = {*metrics_schema(()).names, *measured, *Privacy.columns, *ours}
+    for option in filter(is_own, options):
+        for name in option.columns:
+            if name in taken:
+                raise InputError(
+                    f"option {option}: its `columns` has {name!r}: must be a new name, because metrics.parquet has "
+                    "another column of it; rename it"
+                )
+            taken.add(name)
 
 
 def client_facts(options: Iterable[Option], census: Census, seed: int) -> pa.RecordBatch:

@@ -161,6 +161,26 @@ def test_an_option_draws_none_that_have_not_joined(federation: Federation, optio
     assert next_round(state, PLAIN.having(option), fleet).report.updates.clients.tolist() == [0, 1, 2]
 
 
+@dataclass(frozen=True)
+class Counts(Option):
+    """Option of a user, who measures."""
+
+    measured: str
+
+    name: ClassVar[str] = "counts"
+    columns: ClassVar[tuple[str, ...]] = ("first", "second")
+
+    def publish(self, draft: Any, received: Any, state: Any) -> Any:
+        return state.measuring({self.measured: float(draft.number)})
+
+
+def test_an_option_measures_its_columns(federation: Federation) -> None:
+    for name in ("first", "second", "simulated_seconds"):
+        assert one_round(federation, PLAIN.having(Counts(name))).report.measures == {name: 1.0}
+    with pytest.raises(InputError, match=r"Counts.*: `publish` measures 'updates', which is not among its `columns`"):
+        one_round(federation, PLAIN.having(Counts("updates")))
+
+
 def test_a_cohort_of_an_option_is_no_larger_than_the_models_that_travel(federation: Federation) -> None:
     @dataclass(frozen=True)
     class Grows(Draws):

@@ -208,6 +208,21 @@ scored = knowing({"test_accuracy": [0, 1]})
 
 
 def samples(outputs, y): return torch.ones(len(y))
+
+
+@dataclass(frozen=True)
+class Measures(Option):
+    columns: tuple
+    name = "measures"
+    def publish(self, draft, received, state): return state.measuring({"updates": 3.0})
+
+
+def measuring(*columns):
+    return lambda participation, local, server=Assign(): fedavg(participation, local, server).having(Measures(columns))
+
+
+sent, privately, tested, twin = map(measuring, ("bytes_up", "epsilon", "local_accuracy", "concordance"))
+twice, undeclared = measuring("x", "x"), measuring("x")
 """
 
 
@@ -289,6 +304,20 @@ def stage(name: str) -> dict[str, Any]:
             for name in ("split", "cluster", "algorithm")
         ),
         ({"algorithm": {"name": "own_returned:scored"}}, "new names as texts, and 'test_accuracy' is another column"),
+        *(
+            ({"algorithm": {"name": f"own_returned:{name}"}}, f"Measures.*`columns` has '{column}': must be a new name")
+            for name, column in (
+                ("sent", "bytes_up"),
+                ("privately", "epsilon"),
+                ("tested", "local_accuracy"),
+                ("twin", "concordance"),
+                ("twice", "x"),
+            )
+        ),
+        (
+            {"algorithm": {"name": "own_returned:undeclared"}},
+            "Measures.*: `publish` measures 'updates', which is not among its `columns`: must be one of x, simulated_s",
+        ),
         ({"evaluate": {"metrics": ["own_returned:samples"]}}, "a metric named 'samples': must have a column of its"),
         ({"algorithm": {"name": "own_returned:seven"}}, "new names as texts, and 7 is another column or no text"),
         ({"algorithm": {"name": "own_returned:lone"}}, r"new names as texts, and 'x.*ud800' is"),
