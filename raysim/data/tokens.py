@@ -1,6 +1,7 @@
 """Text as tokens: samples with a label, or sequences that predict their next token."""
 
 import os
+from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,7 +31,10 @@ NO_TOKEN = -1
 TOKENS, NEXT = "tokens", "next"
 """Names of the columns that stand in the place of the text."""
 
-Encode = Callable[[Sequence[Sequence[str]]], list[list[int]]]
+BATCH_ROWS = 256
+"""Rows that are encoded in one call, because a tokenizer's own result takes many times the memory of its tokens."""
+
+Encode = Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.int32]]]
 
 
 @dataclass(frozen=True)
@@ -88,19 +92,22 @@ class Tokenizer:
             LOG.info("columns beside the text and the labels are left out: %s", ", ".join(dropped))
         encode, _, _ = self._loaded(special=True)
         check_memory("the text as tokens", 4 * self.length * table.num_rows)
-        rows = list(zip(*(table[name].to_pylist() for name in self.columns), strict=True))
-        tokens = _padded((ids[: self.length] for ids in encode(rows)), len(rows), self.length, NO_TOKEN)
+        rows = (ids for batch in self._encoded(table, encode) for ids in batch)
+        tokens = _padded(rows, np.full((table.num_rows, self.length), NO_TOKEN, np.int32))
         rest = table.select([name for name in table.schema.names if name in keep])
-        return rest.add_column(0, TOKENS, nested(tokens.astype(np.int32)))
+        return rest.add_column(0, TOKENS, nested(tokens))
 
     def _sequences(self, table: pa.Table, owners: Sequence[str]) -> pa.Table:
         """Return all sequences of each owner's text: x_i = t[iL : iL + L], y_i = t[iL + 1 : iL + L + 1]."""
         encode, vocabulary, end = self._loaded(special=False)
-        texts = [[text] for text in table[self.columns[0]].to_pylist()]
         owner, first = _owners(table, owners)
-        joined: list[list[int]] = [[] for _ in first]
-        for place, ids in zip(owner.tolist(), encode(texts), strict=True):
-            joined[place] += [*ids, *end]
+        joined = [array("i") for _ in first]
+        places, ending, count = iter(owner.tolist()), np.array(end, np.int32).tobytes(), 0
+        for batch in self._encoded(table, encode):
+            count += sum(map(len, batch)) + len(end) * len(batch)
+            check_memory("the text as tokens", 16 * count)  # 4 bytes joined, 4 as inputs, and 8 as labels
+            for ids, place in zip(batch, places, strict=False):  # in this order, a batch's end takes no place
+                joined[place].frombytes(ids.tobytes() + ending)
         counts = np.array([-(-(len(ids) - 1) // self.length) if len(ids) > 1 else 0 for ids in joined])
         if not counts.any():
             raise InputError(
@@ -108,38 +115,53 @@ class Tokenizer:
                 "data.text.predict = 'next-token' predicts each token from those before it; name another column"
             )
         check_memory("the text as tokens", 12 * self.length * int(counts.sum()))
-        cuts = [(ids, start) for ids in joined for start in range(0, len(ids) - 1, self.length)]
-        x = _padded((ids[i : i + self.length] for ids, i in cuts), len(cuts), self.length, NO_TOKEN)
-        y = _padded((ids[i + 1 : i + self.length + 1] for ids, i in cuts), len(cuts), self.length, NO_POSITION)
-        x[y == NO_POSITION] = NO_TOKEN  # nothing follows the last token
-        rows, following = pa.array(np.repeat(first, counts)), nested(y)
+
+        def cut(shift: int) -> Iterator[NDArray[np.int32]]:
+            for ids in (np.frombuffer(each, np.int32) for each in joined if each):
+                last = len(ids) - 1  # nothing follows the last token
+                for start in range(0, last, self.length):
+                    yield ids[start + shift : min(start + self.length, last) + shift]
+
+        shape = int(counts.sum()), self.length
+        tokens = nested(_padded(cut(0), np.full(shape, NO_TOKEN, np.int32)))
+        following = nested(_padded(cut(1), np.full(shape, NO_POSITION, np.int64)))
+        rows = pa.array(np.repeat(first, counts))
         fields = [
-            pa.field(TOKENS, nested(x.astype(np.int32)).type),
+            pa.field(TOKENS, tokens.type),
             *(table.schema.field(name) for name in owners),
             pa.field(NEXT, following.type, metadata=class_metadata(vocabulary)),
         ]
-        columns = [nested(x.astype(np.int32)), *(table[name].take(rows) for name in owners), following]
+        columns = [tokens, *(table[name].take(rows) for name in owners), following]
         return pa.table(columns, schema=pa.schema(fields))
+
+    def _encoded(self, table: pa.Table, encode: Encode) -> Iterator[Sequence[NDArray[np.int32]]]:
+        """Yield the tokens of each row, a few rows at a time."""
+        for batch in table.select(self.columns).to_batches(max_chunksize=BATCH_ROWS):
+            yield encode([*zip(*(column.to_pylist() for column in batch.columns), strict=True)])
 
     def _loaded(self, special: bool) -> tuple[Encode, int, list[int]]:
         """Return the function from rows of texts to tokens, the number of tokens, and the tokens that end a text.
 
         Args:
-            special: whether tokens such as the beginning of a text are added.
+            special: whether tokens such as the beginning of a text are added, and a text is cut to the length.
         """
+        most = self.length if special else None
         if self.name == BYTES:
-            return lambda rows: [list(" ".join(row).encode()) for row in rows], 256, list(b"\n")
+
+            def encode_bytes(rows: Sequence[Sequence[str]]) -> Sequence[NDArray[np.int32]]:
+                texts = (" ".join(row).encode()[:most] for row in rows)
+                return [np.frombuffer(text, np.uint8).astype(np.int32) for text in texts]
+
+            return encode_bytes, 256, list(b"\n")
         tokenizer = _load(self.name)
         end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
 
-        def encode(rows: Sequence[Sequence[str]]) -> list[list[int]]:
-            if not rows:
-                return []
+        def encode(rows: Sequence[Sequence[str]]) -> Sequence[NDArray[np.int32]]:
             cut = {"truncation": True, "max_length": self.length} if special else {"verbose": False}
             columns = [list(column) for column in zip(*rows, strict=True)]
             with _refused(self.name, "applied"):
-                ids: list[list[int]] = tokenizer(*columns, add_special_tokens=special, **cut)["input_ids"]
-            return ids
+                encoded = tokenizer(*columns, add_special_tokens=special, **cut)["input_ids"]
+            return [np.array(ids[:most], np.int32) for ids in encoded]
 
         return encode, len(tokenizer), end
 
@@ -190,8 +212,8 @@ def _owners(table: pa.Table, columns: Sequence[str]) -> tuple[NDArray[np.int64],
     return owner, np.unique(owner, return_index=True)[1]
 
 
-def _padded(rows: Iterator[Sequence[int]], count: int, length: int, padding: int) -> NDArray[np.int64]:
-    padded = np.full((count, length), padding, np.int64)
+def _padded(rows: Iterator[NDArray[np.int32]], padding: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of padding with each row at its beginning."""
     for place, row in enumerate(rows):
-        padded[place, : len(row)] = row
-    return padded
+        padding[place, : len(row)] = row
+    return padding

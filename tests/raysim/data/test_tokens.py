@@ -1,6 +1,7 @@
 """Text as tokens: with a label, and as sequences that predict their next token."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from raysim.common.errors import InputError
+from raysim.data import tokens as tokens_module
 from raysim.data.sources import load
-from raysim.data.tokens import NEXT, NO_TOKEN, TOKENS, Tokenizer, _load
+from raysim.data.tokens import BATCH_ROWS, NEXT, NO_TOKEN, TOKENS, Tokenizer, _load
 from tests.kit.tokenizers import write_tokenizer
 
 TABLE = pa.table({"text": ["to be", "or not", "", "to"], "label": [0, 1, 1, 0], "speaker": ["a", "b", "b", "a"]})
@@ -65,6 +67,48 @@ def test_a_tokenizer_of_a_folder_and_of_a_file_agree(folder: Path) -> None:
 def test_the_end_of_a_text_is_the_tokenizers(folder: Path) -> None:
     table = Tokenizer(str(folder), length=9, predict="next-token")(TABLE, "text", ["speaker"], ())
     assert [each for each in table[NEXT][0].as_py() if each >= 0] == [4, 1, 3, 1]
+
+
+@pytest.mark.parametrize("predict", ["label", "next-token"])
+@pytest.mark.parametrize("owners", [[], ["speaker"]])
+def test_many_rows_have_the_tokens_of_each(predict: Any, owners: list[str], folder: Path) -> None:
+    """Rows are encoded in batches; their number is above that of a batch, and no multiple of it."""
+    rows = 2 * BATCH_ROWS + 3
+    table = pa.table(
+        {"text": [f"to be {row}" for row in range(rows)], "label": [0] * rows, "speaker": [*map(str, range(rows))]}
+    )
+    for name in ("bytes", str(folder)):
+        tokenizer = Tokenizer(name, length=16, predict=predict)
+        whole = tokenizer(table, "label", owners, ())
+        parts = [tokenizer(table.slice(row, 1), "label", owners, ()) for row in range(0, rows, BATCH_ROWS - 1)]
+        assert [
+            whole.slice(row, 1).equals(part) for row, part in zip(range(0, rows, BATCH_ROWS - 1), parts, strict=True)
+        ]
+        assert whole.num_rows == rows
+
+
+@pytest.mark.parametrize(("predict", "length"), [("label", 16), ("next-token", 128)])
+def test_tokens_take_no_more_memory_than_was_checked(
+    predict: Any, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        tokens_module,
+        "check_memory",
+        lambda _, needed: checked.append((needed, tracemalloc.get_traced_memory()[0])),
+    )
+    text = "to be or " * 100
+    table = pa.table({"text": [text] * 4000, "label": [0] * 4000})
+    tracemalloc.start()
+    try:
+        Tokenizer(length=length, predict=predict)(table, "label", (), ())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    batch = 4 * BATCH_ROWS * len(text)
+    assert peak < max(needed + held for needed, held in checked) + 2 * batch
+    # The first check comes before more than a batch is encoded.
+    assert checked[0][1] < 2 * batch
 
 
 @pytest.mark.parametrize(
