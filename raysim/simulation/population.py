@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -165,15 +166,21 @@ def _tables(
 def _read(data: DataTable, key: str, dividing: Collection[str], **given: Any) -> LoadedDataSet:
     """Load the data set of the key `dataset` or `test` by the rules that `[data]` has for both."""
     text = data.text
-    return load(
-        data.source(key),
-        root=data.root,
-        dividing=dividing,
-        without=data.without or (),
-        text=None if text is None else Tokenizer(text.tokenizer, text.columns, text.length, text.predict),
-        rules=_rules(data),
-        **given,
-    )
+    try:
+        return load(
+            data.source(key),
+            root=data.root,
+            dividing=dividing,
+            without=data.without or (),
+            text=None if text is None else Tokenizer(text.tokenizer, text.columns, text.length, text.predict),
+            rules=_rules(data),
+            **given,
+        )
+    except InputError as error:
+        if key == "dataset":
+            raise
+        # A reader does not know which key names its data set.
+        raise InputError(re.sub(r"\bdata\.dataset(?= )", f"data.{key}", str(error))) from error
 
 
 def _rules(data: DataTable) -> ColumnRules:

@@ -156,3 +156,12 @@ def test_augmentations_that_do_not_fit_the_samples_leave_nothing_behind(tmp_path
         with pytest.raises(InputError, match=message):
             raysim.run(file, tmp_path / "run", inline=True)
         assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["digitss", "./x.csv", "hf:", "memory:1", "digits,digits", "file:~no-such-user/x.csv"])
+def test_a_fault_of_the_test_set_names_its_key(name: str, tmp_path: Path) -> None:
+    for key, data in {"test": {"dataset": "digits", "test": name}, "dataset": {"dataset": name}}.items():
+        with pytest.raises(InputError) as caught:
+            raysim.run(experiment(data), tmp_path / "run", inline=True)
+        other = "dataset" if key == "test" else "test"
+        assert f"data.{key} " in str(caught.value) and f"data.{other} " not in str(caught.value)
