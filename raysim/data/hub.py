@@ -1,8 +1,10 @@
 """Data sets of the Hugging Face hub, and folders in its layout, read by the library `datasets`."""
 
 import json
+import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +98,7 @@ def _load(dataset: str, name: str, config: str | None, revision: str | None, cac
         check_data_folder("data.dataset", Path(name))
         places = own_places(Path(name))
     try:
-        with quiet_hub():
+        with quiet_hub(), _silent():
             builder = datasets.load_dataset_builder(name, config, revision=revision, cache_dir=cache)
             named = [file for files in (builder.config.data_files or {}).values() for file in files]
             _check_places(dataset, [file for file in named if is_folder or "://" not in file], places)
@@ -109,10 +111,28 @@ def _load(dataset: str, name: str, config: str | None, revision: str | None, cac
     except InputError:
         raise
     except Exception as error:  # the library and its readers may raise anything
-        raise InputError(
-            f"data.dataset = {dataset!r} cannot be loaded ({reason_of(error)}): check the name, the network, and "
-            "HF_HUB_OFFLINE and HF_TOKEN"
-        ) from error
+        is_wrapped = isinstance(error, datasets.exceptions.DatasetGenerationError)
+        reason = reason_of(error.__cause__ or error if is_wrapped else error)
+        remedy = "check the name, the network, and HF_HUB_OFFLINE and HF_TOKEN"
+        if is_folder:
+            remedy = f"correct the files in {name}" + (", or name another configuration" if config else "")
+        raise InputError(f"data.dataset = {dataset!r} cannot be loaded ({reason}): {remedy}") from error
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Silence the library's progress bars, and its log of errors that it also raises."""
+    import datasets
+
+    level, shows_progress = datasets.logging.get_verbosity(), not datasets.are_progress_bars_disabled()
+    datasets.logging.set_verbosity(logging.CRITICAL)
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        datasets.logging.set_verbosity(level)
+        if shows_progress:
+            datasets.enable_progress_bars()
 
 
 def _cached(cache: str | None) -> list[Path]:

@@ -115,7 +115,7 @@ REFUSED = {
     "hf:a/b@": "must be hf:OWNER/NAME",
     "hf:./nothing": "nothing is missing: give the path of a folder",
     "hf:./insects/README.md": "README.md is a file: give the path of a folder",
-    "hf:./insects:large": "'large' not found. Available: ['default', 'small', 'only']): check the name",
+    "hf:./insects:large": "'large' not found. Available: ['default', 'small', 'only']): correct the files in ",
     "hf:./insects:only": "has no split 'train', but 'test'",
     "folder:insects": "is a folder in the hub's layout: must begin with hf:",
     "file:insects": "is a folder in the hub's layout: must begin with hf:",
@@ -127,6 +127,16 @@ def test_a_refusal_is_one_line(dataset: str, folder: Path) -> None:
     with pytest.raises(InputError) as error:
         load(dataset, root=str(folder.parent))
     assert REFUSED[dataset] in str(error.value) and len(str(error.value)) < 600
+
+
+def test_a_damaged_file_of_a_folder_is_named_by_its_fault(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.csv").write_text('a,label\n1,0\n"2,1\n')
+    with pytest.raises(InputError) as caught:
+        read_hub(f"hf:{tmp_path}", None, "label")
+    text = str(caught.value)
+    assert "ParserError: " in text and text.endswith(f": correct the files in {tmp_path}") and "network" not in text
+    assert capfd.readouterr() == ("", "")
+    assert not datasets.are_progress_bars_disabled()
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
