@@ -272,12 +272,12 @@ def _named(error: InputError, name: str) -> InputError:
     """Return the error of one of several algorithms with its name in the path of the key."""
     if type(error) is not InputError or not str(error).startswith("algorithm.") or ":" in name:
         return error
-    return InputError(re.sub(r"\balgorithm\.(?=\w)", lambda _: f"algorithm.{name}.", str(error)))
+    return InputError(re.sub(r"(?<!\[)\balgorithm\.(?=\w)", lambda _: f"algorithm.{name}.", str(error)))
 
 
 def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable:
     name = raw.get("name", "fedavg")
-    special = {key: part({key: raw.pop(key, {})}, key) for key in INNER}
+    special = {key: part({key: raw.pop(key, {})}, key, "algorithm") for key in INNER}
 
     def own_keys() -> AlgorithmTable:
         table = table_of(_function(name), own.PARTS, AlgorithmTable)

@@ -247,11 +247,21 @@ def changed_keys(table: ConfigTable) -> list[str]:
     return [key for key, field in type(table).model_fields.items() if getattr(table, key) != field.default]
 
 
-def part(raw: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a table of the file, empty if it is missing; raise InputError if the value is no table."""
+def part(raw: Mapping[str, Any], name: str, where: str = "") -> dict[str, Any]:
+    """Return a table of the file, empty if it is missing.
+
+    Args:
+        raw: table that holds it.
+        name: key of the table.
+        where: path of `raw`, for the message; "" for the whole file.
+
+    Raises:
+        InputError: the value is no table.
+    """
     table = raw.get(name, {})
     if not isinstance(table, dict):
-        raise InputError(f"{name} = {table!r}: must be a table; write [{name}] and its keys below")
+        path = _path(where, name)
+        raise InputError(f"{path} = {table!r}: must be a table; write [{path}] and its keys below")
     return table
 
 

@@ -249,7 +249,7 @@ def data_of(raw: Mapping[str, Any]) -> DataTable:
     if "columns" in raw:
         data = data.model_copy(update={"columns": _columns_of(raw)})
     if "text" in raw:
-        text = checked(TextTable, part(raw, "text"), "data.text")
+        text = checked(TextTable, part(raw, "text", "data"), "data.text")
         if text.predict == "next-token" and (data.label is not None or len(text.columns) > 1):
             key, value = ("label", data.label) if data.label is not None else ("text.column", text.columns)
             raise InputError(
@@ -280,7 +280,7 @@ def data_of(raw: Mapping[str, Any]) -> DataTable:
 
 def _columns_of(raw: Mapping[str, Any]) -> ColumnsTable:
     """Check `[data.columns]` beside the rest of `[data]`; raise InputError."""
-    columns = checked(ColumnsTable, part(raw, "columns"), "data.columns")
+    columns = checked(ColumnsTable, part(raw, "columns", "data"), "data.columns")
     if "text" in raw:
         raise InputError(
             "[data.columns] with [data.text]: must be left out, because columns beside the text are; remove one"

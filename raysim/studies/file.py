@@ -83,7 +83,7 @@ class Study:
         bare["evaluate"] = {"clients": False, **part(bare, "evaluate")}
         datasets = _datasets(bare, changes, folders, table.folds or 0)
         names = datasets[0].experiment.names
-        spaces = ordered_spaces(names, part(given, "grid"), part(given, "inherit"))
+        spaces = ordered_spaces(names, part(given, "grid", "study"), part(given, "inherit", "study"))
         has_search = any(space.size > 1 for space in spaces.values())
         table = resolved_table(table, datasets[0].experiment, has_search)
         for dataset in datasets:
@@ -182,7 +182,7 @@ def _folded(partition: Mapping[str, Any], folds: int) -> dict[str, Any]:
 
 def _changes(given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the changes that each data set makes to the experiment, by key paths."""
-    changes = part(given, "datasets")
+    changes = part(given, "datasets", "study")
     for name, table in changes.items():
         if not NAME.fullmatch(name):
             raise InputError(f"study.datasets.{name!r}: must consist of letters, digits and . _ -; rename it")

@@ -116,9 +116,12 @@ def ordered_spaces(names: Sequence[str], grid: Mapping[str, Any], inherit: Mappi
         known("name in study.grid", name, dict.fromkeys([*names, EVERY]))
     for name in inherit:
         known("name in study.inherit", name, dict.fromkeys(names))
-    for_all, spaces = _values(EVERY, part(grid, EVERY)), {}
+    for_all, spaces = _values(EVERY, part(grid, EVERY, "study.grid")), {}
     for place, name in enumerate(names):
-        sources, special = _sources(name, part(inherit, name), names), _values(name, part(grid, name))
+        sources, special = (
+            _sources(name, part(inherit, name, "study.inherit"), names),
+            _values(name, part(grid, name, "study.grid")),
+        )
         for key in special.keys() & sources.keys():
             raise InputError(f"study.inherit.{name}.{key}: must not stand in study.grid.{name} too; leave one out")
         searched = {key: values for key, values in {**for_all, **special}.items() if key not in sources}

@@ -123,7 +123,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"grid": {"*": {"local.lr": [1, 0.5, 1.0]}}}, "each value only once"),
     ({"grid": {"radfed": {"aggregate_every": [2, 0]}}}, "study.grid or study.inherit of radfed: "),
     ({"grid": {"*": {"aggregate_every": [2]}}}, "of algorithm fedavg"),
-    ({"grid": {"radfed": 3}}, "radfed = 3: must be a table"),
+    ({"grid": {"radfed": 3}}, r"^study.grid.radfed = 3: must be a table; write \[study.grid.radfed\]"),
     ({"grid": {"*": {"local.loss": ["mse", len]}}}, "must name your own code as text; write 'module:function'"),
     ({"grid": {"*": {"rounds": [2, 3]}}}, "rounds: must be a key of an algorithm, .*; vary it by study.datasets, or"),
     ({"grid": {"radfed": {"partition.clients": [2]}}}, "partition: must be a key of an algorithm, and is one of the"),
