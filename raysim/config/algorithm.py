@@ -243,7 +243,7 @@ def algorithms_of(raw: Mapping[str, Any]) -> tuple[AlgorithmTable, ...]:
             found.append(_algorithm(dict(table), raw))
         except InputError as error:
             called = str(table.get("label", table.get("name", "fedavg")))
-            errors += [(called, each) for each in each_error(error)]
+            errors += [(called, _of_own_table(each, table)) for each in each_error(error)]
     if errors:
         # A mistake of all algorithms comes from their common tables, or from a change of all.
         times = Counter(str(each) for _, each in errors)
@@ -266,6 +266,15 @@ def _check_labels(tables: Sequence[AlgorithmTable]) -> None:
                 f"algorithm.label = {table.label!r}: must differ from the other algorithms' names and from the tables "
                 "of [algorithm]; choose another label"
             )
+
+
+def _of_own_table(error: InputError, table: Mapping[str, Any]) -> InputError:
+    """Return the error with `algorithm.` before its key if the key stands in a table inside the algorithm's."""
+    path = re.match(r"(\w+)\.(\w+)", str(error))
+    inner = table.get(path[1]) if path and path[1] in INNER else None
+    if type(error) is not InputError or not path or not isinstance(inner, dict) or path[2] not in inner:
+        return error
+    return InputError(re.sub(rf"(?<![\w.]){re.escape(path[0])}\b", f"algorithm.{path[0]}", str(error)))
 
 
 def _named(error: InputError, name: str) -> InputError:

@@ -1,3 +1,4 @@
+import re
 import tomllib
 from typing import Any
 
@@ -352,3 +353,20 @@ def test_wrong_input_is_one_line(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
         Experiment.of({**BASE, **change})
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"algorithm": {"name": "fedadam", "server": {"lr": "x"}}}, "algorithm.server.lr"),
+        ({"algorithm": [{"name": "fedadam", "server": {"lr": "x"}}, {}]}, "algorithm.fedadam.server.lr"),
+        ({"algorithm": {"name": "fedadam"}, "server": {"rule": "adam", "lr": "x"}}, "server.lr"),
+        ({"algorithm": {"local": {"lr": -1.0}}}, "algorithm.local.lr"),
+        ({"algorithm": {"local": {"momentum": 0.1}}, "local": {"lr": "x"}}, "local.lr"),
+    ],
+)
+def test_the_remedy_for_a_key_is_in_the_table_that_has_the_key(change: dict[str, Any], path: str) -> None:
+    with pytest.raises(InputError) as error:
+        Experiment.of({**BASE, **change})
+    what, _, remedy = str(error.value).partition(" = ")
+    assert what == path and re.search(rf"[ '\[]{re.escape(path)} ?=", remedy)
