@@ -92,7 +92,10 @@ def _hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type
     if isinstance(error, UnknownKeyError):
         given = [table for table in algorithm_tables(raw) if isinstance(table, dict)]
         algorithms = [str(table.get("name", "fedavg")) for table in given]
-        question = _nearest_key(error, [*map(short_name, algorithms)], [*_known(tables), *_of_own(algorithms)])
+        called = [_Key("algorithm", str(table["label"])) for table in given if "label" in table]
+        called += [_Key("algorithm", short_name(name)) for name in algorithms]
+        known = [*_known(tables), *_of_own(algorithms), *called]
+        question = _nearest_key(error, [*map(short_name, algorithms)], known)
         return UnknownKeyError(error.where, error.name, error.allowed, error.of, question)
     if isinstance(error, UnknownError):
         return UnknownError(

@@ -31,6 +31,7 @@ def refusals(changes: list[str], raw: dict[str, object] | None = None) -> list[s
         ("algorithm.fedprox.mu=0.1", "'proximal'?"),
         ("algorithm.proximal=0.1", "'algorithm.fedprox.proximal'?"),
         ("algorithm.fedavg.mu=0.1", "'algorithm.fedprox.proximal'?"),
+        ("algorithm.fedproxx.local.lr=1", "'algorithm.fedprox'?"),
         ("partition.alpha=0.5", "'partition.label_alpha' of scheme dirichlet-qp?"),
         ("model.stem=small", "'model.stem' of model resnet18?"),
         ("server.beta1=0.5", "'server.beta1' of rule adam?"),
@@ -43,6 +44,11 @@ def test_a_wrong_key_names_the_nearest_right_one(change: str, hint: str) -> None
     for line in refusals([change], BOTH):
         assert line.startswith("unknown key ") and (f": did you mean {hint} It must be one of " in line) == bool(hint)
         assert "; see `raysim list keys " in line
+
+
+def test_a_misspelt_label_names_the_label() -> None:
+    (line,) = refusals(["algorithm.slow_client.local.lr=1"], {"algorithm": {"name": "fedavg", "label": "slow-clients"}})
+    assert ": did you mean 'algorithm.slow-clients'? It must" in line
 
 
 @pytest.mark.parametrize(
