@@ -101,15 +101,15 @@ def check_keys(norm: str, given: Mapping[str, object]) -> None:
         if value is not None and key not in KEYS[norm]:
             takers = " or ".join(f'"{each}"' for each in NORMS if key in KEYS[each])
             raise InputError(
-                f"{key} = {value} with norm {norm!r}, which has {' and '.join(KEYS[norm]) or 'no keys'}: is only for "
-                f"norm {takers}; leave it out"
+                f"model.{key} = {value} with model.norm = {norm!r}, which has {' and '.join(KEYS[norm]) or 'no keys'}: "
+                f"is only for model.norm = {takers}; leave it out"
             )
 
 
 def check_norm(norm: str) -> None:
     """Raise an InputError if there is no such normaliser."""
     if norm not in NORMS:
-        raise unknown(f"norm {norm!r}", norm, NORMS)
+        raise unknown(f"model.norm = {norm!r}", norm, NORMS)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,8 @@ class RenormLimits:
         for name, least in (("r_max", 1), ("d_max", 0), ("start", 0), ("r_end", self.start), ("d_end", self.start)):
             value = getattr(self, name)
             if not value >= least:
-                raise InputError(f"renorm_{name} is {value}, but must be {least} or more: set renorm_{name} = {least}")
+                key = f"model.renorm_{name}"
+                raise InputError(f"{key} = {value}: must be {least} or more; set {key} = {least}")
 
     def after(self, tracked: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return r_max and d_max after `tracked` batches, as tensors."""

@@ -11,7 +11,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from algorithms.core.batch_norm import is_batch_norm
 from raysim.common.errors import InputError
-from raysim.models.keys import GROUPS, NORMS, Norm, RenormLimits, check_keys, check_norm, positive
+from raysim.models.keys import GROUPS, Norm, RenormLimits, check_keys, check_norm, positive
 from raysim.models.normalisers.fixup import fixup
 from raysim.models.normalisers.modified_convolutions import pass_observed, standardised_convolution
 from raysim.models.normalisers.renorm import BatchRenorm
@@ -70,12 +70,11 @@ class Normaliser:
     limits: RenormLimits = RenormLimits()
 
     def __post_init__(self) -> None:
-        if self.norm not in NORMS:
-            raise InputError(f"norm {self.norm!r} is not known: choose one of {', '.join(NORMS)}")
+        check_norm(self.norm)
         check_keys(self.norm, {"groups": self.groups, "norm_momentum": self.momentum, "norm_eps": self.eps})
         for name, value, most in (("norm_momentum", self.momentum, 1.0), ("norm_eps", self.eps, inf)):
             if value is not None and not 0 < value <= most:
-                raise InputError(f"{name} is {value}, but must be above 0 and at most {most}: leave it out")
+                raise InputError(f"model.{name} = {value}: must be above 0 and at most {most}; leave it out")
 
 
 def converted(module: nn.Module, normaliser: Normaliser, shape: tuple[int, ...], seed: int = 0) -> nn.Module:
@@ -96,8 +95,8 @@ def converted(module: nn.Module, normaliser: Normaliser, shape: tuple[int, ...],
     norm, layers = normaliser.norm, {m: name for name, m in module.named_modules() if is_batch_norm(m)}
     if not layers and norm != "none":
         raise InputError(
-            f"norm {norm!r} on a model without batch norm: must have a batch-norm layer to replace; choose "
-            'norm = "none", or another model, such as "mlp" or "cnn"'
+            f"model.norm = {norm!r} on a model without batch norm: must have a batch-norm layer to replace; set "
+            'model.norm = "none", or another model, such as "mlp" or "cnn"'
         )
     if norm == "fixup":
         fixup(module, shape, seed)
@@ -115,8 +114,8 @@ def converted(module: nn.Module, normaliser: Normaliser, shape: tuple[int, ...],
     if norm == "group+ws":
         if not convolutions:
             raise InputError(
-                "norm 'group+ws' on a model without convolutions before its batch norm: must have one to standardise; "
-                'choose norm = "group"'
+                "model.norm = 'group+ws' on a model without convolutions before its batch norm: must have one to "
+                'standardise; set model.norm = "group"'
             )
         names = {layer: name for name, layer in module.named_modules()}
         made |= {layer: standardised_convolution(layer, names[layer]) for layer in convolutions}
@@ -177,11 +176,11 @@ def _replacement(normaliser: Normaliser, layer: _BatchNorm, name: str, places: i
         if channels // groups * places < 2:
             # The normalised value would always be 0.
             raise InputError(
-                f"norm {norm!r} over model layer {name or 'itself'} would normalise one value at a time: must be two "
-                'or more, and linear layers and 1x1 maps have one per channel; choose norm = "batch" or "group"'
+                f"model.norm = {norm!r} over model layer {name or 'itself'} would normalise one value at a time: must "
+                'be two or more, and linear layers and 1x1 maps have one per channel; set model.norm = "batch"'
             )
     else:
-        groups = positive("groups", GROUPS if normaliser.groups is None else normaliser.groups)
+        groups = positive("model.groups", GROUPS if normaliser.groups is None else normaliser.groups)
         _check_groups(groups, channels, spatial=places > 1)
     group_norm = nn.GroupNorm(groups, channels, eps, layer.affine)
     group_norm.weight, group_norm.bias = layer.weight, layer.bias
@@ -195,6 +194,4 @@ def _check_groups(groups: int, channels: int, *, spatial: bool) -> None:
     if groups not in allowed:
         size = "" if spatial else " of at least 2"
         remedy = f"choose one of {', '.join(map(str, allowed))}" if allowed else "choose a wider layer"
-        raise InputError(
-            f"groups is {groups}, which does not divide {channels} channels into equal groups{size}: {remedy}"
-        )
+        raise InputError(f"model.groups = {groups}: must divide {channels} channels into equal groups{size}; {remedy}")

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from math import isfinite
 from typing import TYPE_CHECKING, Any, get_args
 
-from raysim.common.errors import InputError
+from raysim.common.errors import InputError, unknown
 from raysim.models.keys import GROUPS, KEYS, NORMS, RENORM_KEYS, WHOLE_MODEL, Init, Norm, RenormLimits, check_keys
 
 if TYPE_CHECKING:
@@ -77,19 +77,26 @@ class ModelOptions:
             check_keys(self.norm, given)
         elif lone := next((key for key, value in given.items() if value is not None), None):
             norm = next(name for name in NORMS if lone in KEYS[name])
-            raise InputError(f'{lone} without norm: needs one; set norm = "{norm}"')
+            raise InputError(f'model.{lone} without model.norm: needs one; set model.norm = "{norm}"')
         if self.train != LORA and (lone := next((key for key in LORA_KEYS if getattr(self, key) is not None), None)):
-            raise InputError(f'{lone} without adapters: needs them; set model.train = "lora"')
+            raise InputError(f'model.{lone} without adapters: needs them; set model.train = "lora"')
         if self.init not in get_args(Init):
-            raise InputError(f"init {self.init!r} is not known: choose one of {', '.join(get_args(Init))}")
+            raise unknown(f"model.init = {self.init!r}", str(self.init), get_args(Init))
         if self.init != "default" and (self.norm == "fixup" or self.weights is not None):
-            other = 'norm "fixup", which draws' if self.norm == "fixup" else "weights, which has"
-            raise InputError(f"init {self.init!r} with {other} the weights: must be left out; remove one of the two")
+            other = 'model.norm = "fixup", which draws' if self.norm == "fixup" else "model.weights, which has"
+            raise InputError(
+                f"model.init = {self.init!r} with {other} the weights: must be left out; remove one of the two"
+            )
         if self.init != "normal" and self.init_std is not None:
-            raise InputError(f'init_std with init {self.init!r}: is only for init = "normal"; leave it out')
+            raise InputError(
+                f'model.init_std with model.init = {self.init!r}: is only for model.init = "normal"; leave it out'
+            )
         positive = self.init_std is not None and self.init_std > 0 and isfinite(self.init_std)
         if self.init == "normal" and not positive:
-            raise InputError(f'init_std is {self.init_std} with init "normal": must be above 0; set init_std = 10.0')
+            raise InputError(
+                f'model.init_std = {self.init_std} with model.init = "normal": must be above 0; '
+                "set model.init_std = 10.0"
+            )
 
     @property
     def _renorm(self) -> dict[str, float]:

@@ -113,7 +113,7 @@ def mobilenet_v2(shape: tuple[int, ...], classes: int, *, dropout: Dropout = 0.2
 
     channels, _, _ = image_shape("mobilenet_v2", shape)
     if not 0 <= dropout < 1:
-        raise InputError(f"dropout is {dropout!r}, but must be at least 0 and below 1: set model.dropout = 0.2")
+        raise InputError(f"model.dropout = {dropout!r}: must be at least 0 and below 1; set model.dropout = 0.2")
     model = torchvision.models.mobilenet_v2(weights=None, num_classes=classes, dropout=dropout)
     model.features[0][0] = first_convolution(channels, 32, kernel=3, stride=2)
     return adapted(model, norm)

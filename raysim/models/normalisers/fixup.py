@@ -100,7 +100,7 @@ def _replace(module: nn.Module, blocks: dict[nn.Module, int]) -> None:
                 parent._modules[name] = nn.Identity() if id(layer) in within else ScalarAffine(scaled=False)
             elif isinstance(layer, _ConvNd):
                 parent._modules[name] = _shifted(
-                    remake(layer, [ShiftedConv2d], f"norm 'fixup' over model layer {name}")
+                    remake(layer, [ShiftedConv2d], f"model.norm = 'fixup' over model layer {name}")
                 )
             elif type(layer) is nn.Linear:
                 linear = ShiftedLinear(layer.in_features, layer.out_features, layer.bias is not None, device="meta")
@@ -140,6 +140,6 @@ def _check_shortcuts(module: nn.Module, blocks: dict[nn.Module, int], shape: tup
 
 def _refusal(why: str) -> InputError:
     return InputError(
-        f"norm 'fixup' on a model that {why}: must be one of residual blocks (conv1, bn1, conv2, bn2, ... and a "
-        'shortcut), such as resnet20; choose one, or norm = "none"'
+        f"model.norm = 'fixup' on a model that {why}: must be one of residual blocks (conv1, bn1, conv2, bn2, ... and "
+        'a shortcut), such as resnet20; choose one, or set model.norm = "none"'
     )

@@ -46,7 +46,7 @@ def remake(layer: _ConvNd, kinds: Sequence[type[_ConvNd]], purpose: str) -> _Con
         names = ", ".join(
             base.__name__ for kind in kinds for base in kind.__bases__ if base in (nn.Conv1d, nn.Conv2d, nn.Conv3d)
         )
-        raise InputError(f"{purpose}, a {type(layer).__name__}: must be one of {names} itself; choose another norm")
+        raise InputError(f"{purpose}, a {type(layer).__name__}: must be one of {names} itself; choose another")
     remade = kind(
         layer.in_channels,
         layer.out_channels,
@@ -102,7 +102,7 @@ def standardised_convolution(layer: _ConvNd, name: str) -> _ConvNd:
     """
     if layer.weight[0].numel() < 2:
         raise InputError(
-            f"norm 'group+ws' over model layer {name}, whose filters have one weight: must be two or more, because a "
-            'single weight has no spread; choose norm = "group"'
+            f"model.norm = 'group+ws' over model layer {name}, whose filters have one weight: must be two or more, "
+            'because a single weight has no spread; set model.norm = "group"'
         )
-    return remake(layer, STANDARDISED, f"norm 'group+ws' over model layer {name}")
+    return remake(layer, STANDARDISED, f"model.norm = 'group+ws' over model layer {name}")

@@ -343,10 +343,25 @@ PLAIN = {
         (lambda: named(**PLAIN), (2, 4, 4), {"norm": "group+ws", "groups": 2}, "filters have one weight"),
         (lambda: named(**PLAIN), (2, 4, 4), {"norm": "fixup"}, "without a shortcut"),
         (lambda: nn.BatchNorm1d(4), (4,), {"norm": "fixup"}, "has none"),
-        (tiny, (2, 4, 4), {"norm": "bach"}, "'bach' is not known"),
-        (tiny, (2, 4, 4), {"norm": "group", "momentum": 0.1}, 'has groups and norm_eps: is only for norm "batch" or'),
-        (tiny, (2, 4, 4), {"norm": "none", "eps": 0.1}, "norm_eps = 0.1 with norm 'none', which has no keys"),
-        (tiny, (2, 4, 4), {"norm": "batch", "groups": 2}, 'is only for norm "group" or "group.ws"; leave it out'),
+        (tiny, (2, 4, 4), {"norm": "bach"}, "unknown model.norm = 'bach'"),
+        (
+            tiny,
+            (2, 4, 4),
+            {"norm": "group", "momentum": 0.1},
+            'has groups and norm_eps: is only for model.norm = "batch" or',
+        ),
+        (
+            tiny,
+            (2, 4, 4),
+            {"norm": "none", "eps": 0.1},
+            "^model.norm_eps = 0.1 with model.norm = 'none', which has no keys",
+        ),
+        (
+            tiny,
+            (2, 4, 4),
+            {"norm": "batch", "groups": 2},
+            'is only for model.norm = "group" or "group.ws"; leave it out',
+        ),
         (tiny, (2, 4, 4), {"norm": "batch", "momentum": 1.5}, "at most 1"),
     ],
 )
@@ -392,7 +407,11 @@ def test_a_batch_of_a_pass_over_statistics_is_larger_than_a_chunk_of_an_evaluati
 
 @pytest.mark.parametrize(
     ("numbers", "message"),
-    [({"r_max": 0.5}, "renorm_r_max is 0.5"), ({"d_max": -1}, "renorm_d_max"), ({"r_end": 3}, "renorm_r_end is 3")],
+    [
+        ({"r_max": 0.5}, "^model.renorm_r_max = 0.5: .*set model.renorm_r_max = 1"),
+        ({"d_max": -1}, "renorm_d_max"),
+        ({"r_end": 3}, "^model.renorm_r_end = 3: .*set model.renorm_r_end = 500"),
+    ],
 )
 def test_openings_out_of_range(numbers: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):

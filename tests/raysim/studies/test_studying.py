@@ -258,7 +258,11 @@ def test_devices_that_do_not_fit_start_no_study(wrong: str, tmp_path: Path) -> N
     ("grid", "inherit", "message"),
     [
         ({"*": {"cohort": [2, 50]}}, {}, "fedavg: algorithm.cohort = 50: must be at most"),
-        ({"radfed": {"local.lr": [0.1, 0.2], "model.norm": ["none", "batch"]}}, {}, "radfed: norm 'batch' on a model"),
+        (
+            {"radfed": {"local.lr": [0.1, 0.2], "model.norm": ["none", "batch"]}},
+            {},
+            "radfed: model.norm = 'batch' on a model",
+        ),
         ({"fedavg": {"local.lr": [0.1, 1e-3]}, "radfed": {"local.momentum": [0.1], "cohort": [1, 2, 9]}}, {}, "= 9"),
         (
             {"fedavg": {"local.batch_size": [1, 50]}},
