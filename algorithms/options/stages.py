@@ -141,8 +141,8 @@ class Clip(Stage):
     by: Literal["model", "layer"] = "model"
 
     def __post_init__(self) -> None:
-        require(self.norm > 0, "uplink.norm", self.norm, "a number > 0", "set norm = 1.0")
-        require_one("uplink.by", self.by, ("model", "layer"), 'set by = "model"')
+        require(self.norm > 0, "uplink.norm", self.norm, "a number > 0", "set uplink.norm = 1.0")
+        require_one("uplink.by", self.by, ("model", "layer"), 'set uplink.by = "model"')
 
     def __call__(self, changes: Changes) -> Changes:
         import torch
@@ -172,7 +172,7 @@ class Noise(Stage):
 
     def __post_init__(self) -> None:
         holds = isfinite(self.std) and self.std >= 0
-        require(holds, "uplink.std", self.std, "a finite number >= 0", "set std = 0.1")
+        require(holds, "uplink.std", self.std, "a finite number >= 0", "set uplink.std = 0.1")
 
     def __call__(self, changes: Changes) -> Changes:
         return replace(changes, values=changes.values + self.std * changes.drawn("randn"))
@@ -193,7 +193,7 @@ class Picked(Stage):
     picks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        require(0 < self.share <= 1, "uplink.share", self.share, "in (0, 1]", "set share = 0.01")
+        require(0 < self.share <= 1, "uplink.share", self.share, "in (0, 1]", "set uplink.share = 0.01")
 
     def count(self, size: int) -> int:
         """Return k of n values."""
@@ -277,7 +277,7 @@ class Quantise(Stage):
 
     def __post_init__(self) -> None:
         holds = 1 <= self.levels <= 2**23
-        require(holds, "uplink.levels", self.levels, "a whole number from 1 to 8388608", "set levels = 16")
+        require(holds, "uplink.levels", self.levels, "a whole number from 1 to 8388608", "set uplink.levels = 16")
 
     def __call__(self, changes: Changes) -> Changes:
         import torch

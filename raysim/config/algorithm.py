@@ -274,7 +274,8 @@ def _of_own_table(error: InputError, table: Mapping[str, Any]) -> InputError:
     inner = table.get(path[1]) if path and path[1] in INNER else None
     if type(error) is not InputError or not path or not isinstance(inner, dict) or path[2] not in inner:
         return error
-    return InputError(re.sub(rf"(?<![\w.]){re.escape(path[0])}\b", f"algorithm.{path[0]}", str(error)))
+    keys = "|".join(map(re.escape, inner))
+    return InputError(re.sub(rf"(?<![\w.]){path[1]}\.(?=({keys})\b)", f"algorithm.{path[1]}.", str(error)))
 
 
 def _named(error: InputError, name: str) -> InputError:

@@ -9,10 +9,11 @@ from typing import Any, Self
 from algorithms import Downlink, Stage, Uplink
 from algorithms.names import STAGES
 from algorithms.options.chain import StageChain
-from raysim.common.errors import InputError, one_input_error
+from raysim.common.errors import InputError, MistakesError, each_error, one_input_error
 from raysim.config import own
-from raysim.config.check import ConfigTable, checked, table_of
+from raysim.config.check import ConfigTable, UnknownKeyError, checked, table_of
 from raysim.config.options import OptionTable
+from raysim.config.read import short_name
 
 
 class StageTable(ConfigTable):
@@ -100,21 +101,32 @@ def _stage(where: str, raw: dict[str, Any]) -> StageTable:
     lacking = [key for key, field in keys.model_fields.items() if field.is_required() and key not in raw]
     if lacking and raw.keys() <= keys.model_fields.keys():
         raise InputError(f"{where} has stage {name} without {lacking[0]!r}: must be given; add it")
-    table: StageTable = checked(keys, raw, where, of=f"stage {name}")
-    stage = _made(where, table)
+    path = f"{where}.{short_name(name)}"  # as `--set` takes it
+    try:
+        table: StageTable = checked(keys, raw, where, of=f"stage {name}")
+    except InputError as error:
+        # The nearest key to an unknown one is looked for among those of all stages.
+        each = (one if isinstance(one, UnknownKeyError) else _at(path, where, one) for one in each_error(error))
+        raise MistakesError(*each) from None
+    stage = _made(where, path, table)
     own.check_parameters(where, name, stage, ("changes",))
     own.check_parameters(where, f"{name}.message", stage.message, ("message",))
     return table
 
 
-def _made(where: str, table: StageTable) -> Stage:
-    """Return a stage; its errors name the table of the chain, and the place in the user's own code."""
+def _at(path: str, where: str, error: InputError) -> InputError:
+    """Return the error with the path of the stage in place of the table that a key is said to be in."""
+    return InputError(re.sub(rf"(?<![\w.]){where}\.(?=\w)", f"{path}.", str(error)))
+
+
+def _made(where: str, path: str, table: StageTable) -> Stage:
+    """Return a stage; its errors name its place in the chain, and that in the user's own code."""
     try:
         with one_input_error():
             return table.stage()
     except InputError as error:
         # A stage does not know whose chain it is in.
-        raise InputError(re.sub(r"^uplink\b", where.removesuffix(".chain"), str(error))) from None
+        raise _at(path, "uplink", error) from None
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # The user's class may raise anything.

@@ -275,7 +275,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"uplink": {"chain": "sign"}}, r"uplink.chain = 'sign': must be a list of stages"),
     ({"uplink": {"feedbak": True}}, r"unknown key 'uplink.feedbak'.* did you mean 'uplink.feedback'"),
     ({"uplink": {"feedback": True}}, r"uplink.feedback = true with an empty chain"),
-    ({"uplink": {"chain": [{"name": "top-k", "share": 2}]}}, r"uplink.share = 2.0: must be in \(0, 1\]"),
+    (
+        {"uplink": {"chain": [{"name": "top-k", "share": 2}]}},
+        r"^uplink.chain.top-k.share = 2.0: must be in \(0, 1\]; set uplink.chain.top-k.share =",
+    ),
     (
         {"uplink": {"chain": [{"name": "sign"}]}, "algorithm": {"name": "singleset"}},
         r'uplink = .* with sharing.weights = "personal"',
@@ -362,6 +365,7 @@ def test_wrong_input_is_one_line(change: dict[str, Any], message: str) -> None:
         ({"algorithm": [{"name": "fedadam", "server": {"lr": "x"}}, {}]}, "algorithm.fedadam.server.lr"),
         ({"algorithm": {"name": "fedadam"}, "server": {"rule": "adam", "lr": "x"}}, "server.lr"),
         ({"algorithm": {"local": {"lr": -1.0}}}, "algorithm.local.lr"),
+        ({"algorithm": {"model": {"norm": "batch-renorm", "renorm_r_end": 3}}}, "algorithm.model.renorm_r_end"),
         ({"algorithm": {"local": {"momentum": 0.1}}, "local": {"lr": "x"}}, "local.lr"),
     ],
 )

@@ -11,6 +11,7 @@ import raysim
 from algorithms import Downlink, Quantise, TopK
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
+from raysim.config.read import changed
 from tests.kit.runs import quick_run
 
 MODULE = """
@@ -133,7 +134,24 @@ def test_an_algorithm_s_own_downlink_replaces_the_common_one() -> None:
     assert experiment.flat("fedbn")["downlink.chain"] == [{"name": "quantise", "levels": 4}]
 
 
-def test_a_number_out_of_range_is_named_with_its_table() -> None:
-    for where in ("uplink", "downlink"):
-        with pytest.raises(InputError, match=rf"^{where}\.share = 2\.0: must be in \(0, 1\]"):
-            Experiment.of({**BASE, where: chain(name="top-k", share=2.0)})
+@pytest.mark.parametrize("where", ["uplink", "downlink"])
+@pytest.mark.parametrize(
+    ("stage", "key", "remedy"),
+    [
+        ({"name": "top-k", "share": 2.0}, "top-k.share", 0.01),
+        ({"name": "quantise", "levels": 0}, "quantise.levels", 16),
+        ({"name": "quantise", "levels": "x"}, "quantise.levels", 16),
+        ({"name": "own_stages:Picky", "factor": "x"}, "Picky.factor", 1.0),
+    ],
+)
+def test_a_wrong_value_is_named_by_the_path_that_sets_it(
+    where: str, stage: dict[str, Any], key: str, remedy: float, folder: Path
+) -> None:
+    chain = [{"name": "own_stages:Scaled", "factor": 1.0}, stage]
+    raw = {**BASE, "modules": [str(folder)], where: {"chain": chain}}
+    path = f"{where}.chain.{key}"
+    with pytest.raises(InputError, match=f"^{path} = ") as error:
+        Experiment.of(raw)
+    _, _, advice = str(error.value).partition("; ")
+    assert "set" not in advice or f"{path} = " in advice or f"{path}=" in advice
+    Experiment.of(changed(raw, [f"{path}={remedy}"]))
