@@ -7,7 +7,7 @@ from datetime import date, time
 from os import PathLike
 from typing import Any
 
-from partitioning.common.text import described
+from partitioning.common.text import described, printable
 from raysim.common.errors import InputError
 
 LARGEST_WHOLE = 10**9
@@ -49,8 +49,8 @@ def check_values(raw: Mapping[str, Any]) -> None:
     """Check that all values of a file can be shown, compared and written.
 
     Raises:
-        InputError: a whole number has more than 64 bits, a text has a zero byte or is not UTF-8, or tables and lists
-            are nested too deeply.
+        InputError: a key is no text, a whole number has more than 64 bits, a text has a zero byte or is not UTF-8, or
+            tables and lists are nested too deeply.
     """
     waiting: list[tuple[str, Any, int]] = [("", raw, 0)]
     while waiting:
@@ -64,8 +64,11 @@ def check_values(raw: Mapping[str, Any]) -> None:
             entries = value.items() if isinstance(value, Mapping) else ((None, each) for each in value)
             waiting += [(_below(path, key), inner, depth + 1) for key, inner in entries]
             # Keys come last, to be checked first: the paths of the values contain them.
-            keys = value if isinstance(value, Mapping) else ()
-            waiting += [(f"a key of {path or 'the file'}", key, 0) for key in keys if isinstance(key, str)]
+            for key in value if isinstance(value, Mapping) else ():
+                where = f"a key of {path or 'the file'}"
+                if not isinstance(key, str):
+                    raise InputError(f"{where} is {printable(repr(key), 80)}: must be a text; write it in quotes")
+                waiting.append((where, key, 0))
         elif not (isinstance(value, PLAIN) or callable(value)):
             remedy = "only data.dataset and data.test take data in memory"
             if any(f".{key}." in f".{path}." for key in ("data.dataset", "data.test")):

@@ -125,3 +125,11 @@ def test_a_file_of_large_numbers_is_refused(tmp_path: Any) -> None:
         (tmp_path / "x.toml").write_text(f"rounds = {number}\n")
         with pytest.raises(InputError, match=r"must be TOML|must fit 64 bits"):
             read(tmp_path / "x.toml")
+
+
+@pytest.mark.parametrize("key", [1, None, True, ("a", "b"), 1.5])
+def test_keys_are_texts(key: object) -> None:
+    for raw, where in (({"data": {key: 2}}, "data"), ({key: {}}, "the file"), ({"algorithm": [{key: 1}]}, "algorithm")):
+        with pytest.raises(InputError) as error:
+            Experiment.of(raw)
+        assert str(error.value) == f"a key of {where} is {key!r}: must be a text; write it in quotes"
