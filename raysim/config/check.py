@@ -52,8 +52,11 @@ KINDS = {
     "a valid (tuple|list|array)": "a list",
     "an object": "a table",
     "Tuple should have at least 1 item after validation, not 0": "should have at least one item",
+    r"Tuple should have at most (\d+) items? after validation, not \d+": r"should be a list of at most \1 items",
+    "Field required": "should be a longer list",
+    "String should have at least 1 character": "should be a text that is not empty",
 }
-"""Patterns of pydantic's words for types of values and empty lists, and ours."""
+"""Patterns of pydantic's words for types of values and for lengths, and ours."""
 
 OF_REPRODUCTIONS = ("reproduction", "reduced", "claim", "figure")
 """Tables of the file of a reproduction, whose keys `raysim list keys` does not list."""
@@ -217,7 +220,7 @@ def _explained(findings: Sequence[Any], where: str, model: type[ConfigTable]) ->
 
 def _finding(key: str, found: Sequence[Any], where: str, model: type[ConfigTable]) -> InputError:
     path = _path(where, key)
-    if found[0]["type"] == "missing":
+    if found[0]["type"] == "missing" and len(found[0]["loc"]) == 1:  # and not an item of a list
         return InputError(f"{path} is missing: must be given; add it, or {given('set', f'{path}=VALUE')}")
     # A key with alternatives ("auto" or a number) has a finding for each.
     # A finding about an item says more than "too short", which the removed item causes.

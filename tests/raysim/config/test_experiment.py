@@ -264,6 +264,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "'multilabel_f1' with local.loss = 'huber': must go .*; set local.loss = \"binary\"",
     ),
     ({"evaluate": {"metrics": ["auc", "auc"]}}, r"evaluate.metrics.*only once"),
+    ({"data": {"dataset": "digits", "image_size": [1]}}, r" = \[1\]: should be a whole number or a longer list; "),
+    (
+        {"data": {"dataset": "digits", "image_size": [1, 2, 3]}},
+        r": should be a whole number or a list of at most 2 items; ",
+    ),
+    ({"data": {"dataset": "digits", "crop_scale": [1]}}, r"^data.crop_scale = \[1\]: should be a longer list; "),
+    ({"partition": {"local_test": ""}}, r"local_test = '': should be a number or a text that is not empty; "),
     ({"data": {}}, r"must be exactly one of them"),
     ({"uplink": {"chain": [{"name": "topk"}]}}, r"unknown uplink.chain = 'topk'.* did you mean 'top-k'"),
     (
