@@ -156,8 +156,9 @@ def cache_remedy(message: str) -> str:
 def _image_steps(population: Population, form: Features, picture: ImageFormat) -> list[ColumnMaker]:
     if isinstance(form, ImageColumn):
         client = _first_client(population)
-        first = encoded(population.batch(client).column(form.column))[0].as_py()
-        shape = pixels(first, f"column {form.column!r} of client {client}, row 0,", picture).shape
+        images = population.batch(client).column(form.column)
+        first, where = next(with_places(images, f"column {form.column!r} of client {client}, row"))
+        shape = pixels(first, where, picture).shape
         return [_decoder(form.column, shape, picture)]
     if not picture:
         return []
@@ -248,13 +249,13 @@ def _sizes(batch: pa.RecordBatch, owner: str, form: ArrayColumn | ImageColumn) -
     if isinstance(form, ArrayColumn):
         yield from [(form.shape[1], form.shape[2])] * batch.num_rows
         return
-    for row, data in enumerate(encoded(batch.column(form.column))):
+    for data, where in with_places(batch.column(form.column), f"column {form.column!r} of {owner}, row"):
         try:
-            with opened(data.as_py()) as image:
+            with opened(data or b"") as image:
                 yield image.height, image.width
         except Exception:
             # A decoder may raise anything; decoding reports the fault in one line.
-            _, height, width = pixels(data.as_py(), f"column {form.column!r} of {owner}, row {row},").shape
+            _, height, width = pixels(data, where).shape
             yield height, width
 
 

@@ -13,7 +13,7 @@ from partitioning import InputError, Population
 from partitioning.common.errors import ElsewhereError
 from partitioning.sources.arrays import nested
 from raysim.data.decoding import decode_population, drop_columns
-from raysim.data.images import ImageFormat
+from raysim.data.images import ImageFormat, png
 from raysim.data.sources import load
 from raysim.data.tensors import decoder_of
 
@@ -251,3 +251,20 @@ def test_only_images_are_resized(tmp_path: Path) -> None:
         }.items():
             with pytest.raises(InputError, match=f"^data.{key} on {name}.* remove it$"):
                 decode_population(population, tmp_path / "cache", picture=picture)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("row", [0, 1])
+def test_a_fault_of_an_image_names_its_file(masked: bool, row: int, tmp_path: Path) -> None:
+    images = [{"bytes": _png(i), "path": f"{i}.png"} for i in range(3)]
+    mask = {"bytes": png(np.eye(4, 6, dtype=np.uint8)[None]), "path": None}
+    labels = pa.array([mask] * 3, HUB) if masked else pa.array([0, 1, 0])
+
+    def population(name: str) -> Population:
+        table = pa.table({"image": pa.array(images, HUB), "label": labels})
+        return partitioning.make(table, tmp_path / name, scheme="iid", clients=1)
+
+    path = population("whole").batch(0).column("image")[row].as_py()["path"]
+    images[int(path[0])]["bytes"] = b"no image"
+    with pytest.raises(InputError, match=rf"column 'image' of client 0, row {row} \({path}\), cannot be decoded"):
+        decode_population(population("damaged"), tmp_path / "cache")
