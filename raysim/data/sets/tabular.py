@@ -170,8 +170,8 @@ def usable(table: pa.Table, where: str, use: TableUse) -> pa.Table:
             )
     check_text(table, name=where)
     table = use.alike(arranged(table, label))
+    check_rows(table, name=where)  # first, because without rows a text file's columns have no type
     check_label(table.schema, label, where)
-    check_rows(table, name=where)
     besides = {label, *use.dividing, *use.without}
     if use.rules is not None and {*use.needed} <= {*names, DOMAIN}:  # joined tables get the column of domains later
         check_features(table, label, besides, where, use.rules)

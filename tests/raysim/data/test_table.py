@@ -178,6 +178,12 @@ def test_a_csv_file_is_judged_by_all_of_its_values(tmp_path: Path) -> None:
         assert line in _line(path)
 
 
+def test_a_csv_file_of_a_header_alone_has_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "header.csv").write_text("a,label\n")
+    with pytest.raises(InputError, match=r"header\.csv has no rows: give at least one sample"):
+        load(f"file:{tmp_path / 'header.csv'}")
+
+
 def test_a_damaged_name_of_a_column_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "own.parquet"
     pq.write_table(pa.table({"amount": [1.0, 2.0], "label": [0, 1]}), path)
