@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 
-from algorithms.options.topology import Edge, Topology, wrong_edges
+from algorithms.options.topology import GRAPHS, Edge, Topology, wrong_edges
 from partitioning.common.paths import absolute
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import read_columns
 from partitioning.store.files import sha256
-from raysim.common.errors import InputError
+from raysim.common.errors import InputError, check_known
 from raysim.config.options import OptionTable
 
 FILE = "file:"
@@ -59,6 +59,8 @@ class TopologyTable(OptionTable):
         if graph.startswith(FILE):
             path = absolute("topology.graph", graph.removeprefix(FILE))
             keys["graph"] = f"{FILE}{path}"
+        elif "graph" in keys:
+            check_known(f"topology.graph = {graph!r}", graph, [*GRAPHS[:-1], f"{FILE}PATH"])
         table = super().over(where, {}, keys)
         if graph.startswith(FILE):
             digest = sha256(path)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
-from raysim.common.errors import InputError, unknown
+from raysim.common.errors import InputError, check_known
 
 LOWER = ("loss", "error", "perplexity", "mse", "mae", "brier", "ece")
 """Ends of the columns whose lower value is better."""
@@ -89,9 +89,13 @@ class Selection:
         Raises:
             InputError: a column is not measured; it is named beside the measured ones.
         """
-        for column in self.targets:
-            if column not in columns:
-                raise unknown(f"key 'evaluate.target.{column}'", column, columns or ["nothing is measured"])
+        for column, value in self.targets.items():
+            if not columns:
+                raise InputError(
+                    f"evaluate.target.{column} = {value}: must be a measured column, and nothing is measured; remove "
+                    "it, or give test data by data.test or partition.test_clients"
+                )
+            check_known(f"key 'evaluate.target.{column}'", column, columns)
         if (self.best or self.patience is not None) and self.by not in columns:
             validates = self.by.startswith("validation_")
             remedy = "set partition.validation_clients, or name another column" if validates else "name one of them"

@@ -157,7 +157,8 @@ def experiment(name: str, **topology: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "topology", "text"),
     [
-        ("dpsgd", {"graph": "rnig"}, "topology.graph = 'rnig': must be one of ring, torus, "),
+        ("dpsgd", {"graph": "rnig"}, r"topology.graph = 'rnig': did you mean 'ring'\? It must be one of ring, torus, "),
+        ("dpsgd", {"graph": "foo"}, "topology.graph = 'foo': must be one of ring, .*, erdos-renyi, file:PATH; use one"),
         ("dpsgd", {"graph": "ring", "degree": 3}, 'topology.degree = 3: must be given with .*"random-regular" alone'),
         ("dpsgd", {"graph": "erdos-renyi"}, "topology.probability = None: must be given with"),
         ("dpsgd", {"graph": "erdos-renyi", "probability": 1.5}, r"topology.probability = 1.5: must be in \(0, 1\]"),

@@ -210,6 +210,17 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path: Path, evaluate: dict[st
     assert "\n" not in str(error.value) and not (tmp_path / "run").exists()
 
 
+def test_a_target_needs_a_measured_column() -> None:
+    selection = Selection(targets={"test_accuracy": 0.5})
+    selection.check(["test_accuracy"])
+    with pytest.raises(InputError, match=r"^unknown key 'evaluate.target.test_accuracy': .* one of test_loss; use one"):
+        selection.check(["test_loss"])
+    with pytest.raises(
+        InputError, match=r"^evaluate.target.test_accuracy = 0.5: must be .* nothing is measured; remove"
+    ):
+        selection.check([])
+
+
 def test_the_resolved_keys_are_read_back() -> None:
     keys = {"every": 1, "select": "best", "patience": 3, "target": {"test_accuracy": 0.5}}
     experiment = Experiment.of({**RAW, "evaluate": keys})
