@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from raysim.common.files import text_sha256
 from raysim.common.log import LOG
 from raysim.common.names import CONFIG
 from raysim.common.surface import assigned, call
-from raysim.store.mirror import fetch_run, mirror_to
+from raysim.store.mirror import fetch_run, mirror_to, remove_copy, sizes_of, unstored
 from raysim.store.resume import run_of
 from raysim.store.run_folder import has_begun, held
 from raysim.watching.progress import Watcher, copy_progress
@@ -63,7 +62,7 @@ def new_location(out: str | Path, watcher: Watcher) -> Iterator[RunLocation]:
     """Yield the location of a new run; at the end, however it comes, store the files at the URI.
 
     Raises:
-        InputError: the URI is in use, or cannot be reached.
+        InputError: the URI is in use, or cannot be reached, or files of an earlier run there are only on this machine.
     """
     if not is_uri(out):
         yield RunLocation(Path(out), str(out))
@@ -72,8 +71,9 @@ def new_location(out: str | Path, watcher: Watcher) -> Iterator[RunLocation]:
     if remote.files():
         raise InputError(f"{assigned('out', remote.uri)} exists and is not empty: must be a new folder; choose another")
     with _working_folder(remote.uri) as folder:
-        upload = mirror_to(folder, remote)
-        with _storing(RunLocation(folder, remote.uri, upload), watcher) as location:
+        if folder.exists():
+            raise _only_here(remote.uri, folder)
+        with _storing(RunLocation(folder, remote.uri, mirror_to(folder, remote, {})), watcher) as location:
             yield location
 
 
@@ -101,26 +101,44 @@ def existing_location(name: str | Path, watcher: Watcher) -> Iterator[tuple[RunL
 def fetched_location(remote: RemoteFolder, watcher: Watcher) -> Iterator[RunLocation]:
     """Yield the location of a run at a URI whose files were fetched, and not read yet.
 
+    If storing failed before and the URI is unchanged since, the files on this machine are the newer ones, and stay.
     At the end, however it comes, store the files at the URI.
 
     Raises:
-        InputError: there is no run, or it cannot be reached.
+        InputError: there is no run, or it cannot be reached, or another machine continued it while this one has files
+            that were never stored.
     """
     with _working_folder(remote.uri) as folder:
-        names = fetch_run(remote, folder, copy_progress(watcher.stage, f"fetching {remote.uri}"))
-        with _storing(RunLocation(folder, remote.uri, mirror_to(folder, remote, names)), watcher) as location:
+        stored = unstored(folder)
+        if stored is None:
+            stored = fetch_run(remote, folder, copy_progress(watcher.stage, f"fetching {remote.uri}"))
+        elif {name: size for name, (size, _) in stored.items()} == sizes_of(remote):
+            watcher.notice(f"{remote.uri} lacks files of its copy {folder}: the run continues from the copy")
+        else:
+            raise _only_here(remote.uri, folder)
+        with _storing(RunLocation(folder, remote.uri, mirror_to(folder, remote, stored)), watcher) as location:
             yield location
 
 
 @contextmanager
 def _working_folder(uri: str) -> Iterator[Path]:
-    """Yield the local folder of a run at a URI: empty and locked at first, and left as a copy."""
+    """Yield the local folder of a run at a URI, locked, and left as a copy.
+
+    The folder does not exist yet, unless it holds rounds that could not be stored.
+    """
     folder = cache() / "runs" / text_sha256(uri)[:32]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with held(folder.with_suffix(".lock"), uri):
-        if folder.exists():
-            shutil.rmtree(folder)
+        if unstored(folder) is None or not has_begun(folder):
+            remove_copy(folder)
         yield folder
+
+
+def _only_here(uri: str, folder: Path) -> InputError:
+    return InputError(
+        f"{uri}: {folder} holds files of an earlier run there that could not be stored: must not be lost; continue "
+        f"that run with {call('resume', folder)}, or remove the folder"
+    )
 
 
 @contextmanager
@@ -136,10 +154,13 @@ def _storing(location: RunLocation, watcher: Watcher) -> Iterator[RunLocation]:
         try:
             location.store()
         except InputError as late:
-            kept = f"; finished rounds are in {location.folder}: continue with {call('resume', location.folder)}"
+            kept = f"; finished rounds are in {location.folder}: continue with {call('resume', location.name)}"
             watcher.notice(f"{late}{kept if has_begun(location.folder) else ''}")
         raise
     try:
         location.store()
     except InputError as error:
-        raise RuntimeError(f"{error}; the run has ended, and its files are in {location.folder}") from error
+        raise RuntimeError(
+            f"{error}; the run has ended, and its files are in {location.folder}: store them with "
+            f"{call('resume', location.name)}"
+        ) from error

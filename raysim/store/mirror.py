@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
+from partitioning.common.disk import write_whole
 from partitioning.store.remote import RemoteFolder, is_uri
 from raysim.common.errors import InputError
 from raysim.common.names import CONFIG, SUMMARY
@@ -15,19 +18,23 @@ from raysim.common.names import CONFIG, SUMMARY
 PARTIAL = ".partial"
 """Part of the names of incomplete files."""
 
+State = tuple[int, int]
+"""Size of a file, and the time of its last change in nanoseconds."""
 
-def mirror_to(folder: Path, remote: RemoteFolder, fetched: Sequence[str] = ()) -> Callable[[], None]:
+
+def mirror_to(folder: Path, remote: RemoteFolder, stored: Mapping[str, State]) -> Callable[[], None]:
     """Return a function that makes a remote folder equal to a local one.
 
     It uploads changed files in an order that keeps the remote run resumable at any time: a checkpoint or summary
-    follows the files that it names. Removed files are removed last. The function raises InputError if it cannot write.
+    follows the files that it names. Removed files are removed last. The function raises InputError if it cannot write;
+    then `unstored` tells so until a later call succeeds.
 
     Args:
         folder: local folder.
         remote: remote folder.
-        fetched: names of files that were downloaded from it.
+        stored: states of the local files that the remote folder has.
     """
-    uploaded = {name: _state(folder / name) for name in fetched}
+    uploaded, mark = dict(stored), _mark(folder)
 
     def upload() -> None:
         local = _states(folder)
@@ -39,10 +46,43 @@ def mirror_to(folder: Path, remote: RemoteFolder, fetched: Sequence[str] = ()) -
             remote.remove(name)
             del uploaded[name]
 
-    return upload
+    def marked_upload() -> None:
+        try:
+            upload()
+        except BaseException:
+            with write_whole(mark) as aside:
+                aside.write_text(json.dumps(uploaded), encoding="utf-8")
+            raise
+        mark.unlink(missing_ok=True)
+
+    return marked_upload
 
 
-def _states(folder: Path) -> dict[str, tuple[int, int]]:
+def unstored(folder: Path) -> dict[str, State] | None:
+    """Return the states of the files that were stored, if storing the others failed; None if all were stored."""
+    mark = _mark(folder)
+    if not mark.is_file():
+        return None
+    return {name: (size, time) for name, (size, time) in json.loads(mark.read_text(encoding="utf-8")).items()}
+
+
+def remove_copy(folder: Path) -> None:
+    """Remove the local folder of a run at a URI."""
+    _mark(folder).unlink(missing_ok=True)
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def sizes_of(remote: RemoteFolder) -> dict[str, int]:
+    """Return the size of each complete file of a remote folder, by name."""
+    return {name: size for name, size in remote.files().items() if PARTIAL not in name}
+
+
+def _mark(folder: Path) -> Path:
+    return folder.with_suffix(".unstored")
+
+
+def _states(folder: Path) -> dict[str, State]:
     """Return the states of the complete files by their names; loggers may remove theirs at any moment."""
     found = {}
     # Unlike `Path.rglob`, it passes over a folder that has just been removed.
@@ -53,7 +93,7 @@ def _states(folder: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _state(path: Path) -> tuple[int, int]:
+def _state(path: Path) -> State:
     status = path.stat()
     return status.st_size, status.st_mtime_ns
 
@@ -80,8 +120,8 @@ def _local_folder(name: str | Path, folder: Path) -> Path:
 
 def fetch_run(
     remote: RemoteFolder, folder: Path, progress: Callable[[int, int], object] = lambda done, total: None
-) -> list[str]:
-    """Download the files of a run and return their names.
+) -> dict[str, State]:
+    """Download the files of a run and return their states.
 
     Args:
         remote: folder of the run.
@@ -91,7 +131,7 @@ def fetch_run(
     Raises:
         InputError: the remote folder holds no run, or a file whose name leads out of the local folder.
     """
-    sizes = {name: size for name, size in remote.files().items() if PARTIAL not in name}
+    sizes = sizes_of(remote)
     if CONFIG not in sizes:
         raise InputError(
             f"{remote.uri}: must be the folder of a run, with a {CONFIG}; give one that `raysim run` wrote"
@@ -106,4 +146,4 @@ def fetch_run(
     for name, size in sizes.items():
         remote.fetch(name, folder / name)
         progress(done := done + size, total)
-    return list(sizes)
+    return {name: _state(folder / name) for name in sizes}

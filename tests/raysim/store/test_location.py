@@ -114,16 +114,55 @@ def test_a_store_that_does_not_answer_for_a_while(far: Path) -> None:
     assert any("tries again after the next checkpoint" in text for text in watcher.notices)
 
 
-def test_a_run_that_cannot_be_stored_at_the_end_says_where_it_is(far: Path, cache: Path) -> None:
-    class Breaks(Ends):
-        def round(self, number: int, metrics: dict[str, float]) -> None:
-            if number == 6:
-                _put_a_file_at(far)
+class Away(Ends):
+    """Watcher that puts a file where the run's folder at the URI was, after the last round."""
 
-    with pytest.raises(RuntimeError, match=r"the run has ended, and its files are in .*/cache/runs/\w+") as caught:
-        quick_run(EXPERIMENT, far.as_uri(), inline=True, watcher=Breaks(far, 99))
-    folder = Path(str(caught.value).rpartition(" ")[2])
+    def round(self, number: int, metrics: dict[str, float]) -> None:
+        if number == 6:
+            self.there = self._far.rename(self._far.with_name("there"))
+            _put_a_file_at(self._far)
+
+    def back(self) -> None:
+        """Put the folder at the URI back."""
+        self._far.unlink()
+        self.there.rename(self._far)
+
+
+def left_here(far: Path, watcher: Away) -> Path:
+    """Run to the end without the store, and return the folder that has all files."""
+    with pytest.raises(RuntimeError, match="the run has ended, and its files are in") as caught:
+        quick_run(EXPERIMENT, far.as_uri(), inline=True, watcher=watcher)
+    told, _, remedy = str(caught.value).partition(": store them with ")
+    assert remedy == f'raysim.resume("{far.as_uri()}")'
+    return Path(told.rpartition(" ")[2])
+
+
+def test_a_run_that_could_not_be_stored_at_the_end_is_stored_by_a_resume(far: Path, cache: Path, whole: Path) -> None:
+    watcher = Away(far, 99)
+    folder = left_here(far, watcher)
     assert folder.is_relative_to(cache) and (folder / "fedbn" / "model.safetensors").is_file()
+    watcher.back()
+    assert not (far / "fedbn" / "model.safetensors").is_file()
+    again = Ends(far, 99)
+    quick_resume(far.as_uri(), inline=True, watcher=again)
+    assert again.copies == [], "no round is run again"
+    assert "the run continues from the copy" in again.notices[0]
+    assert_same(far, whole)
+    quick_resume(far.as_uri(), inline=True, watcher=(third := Ends(far, 99)))
+    assert "continues from the copy" not in third.notices[0]
+
+
+def test_the_only_complete_copy_of_a_run_is_never_removed(far: Path) -> None:
+    watcher = Away(far, 99)
+    folder = left_here(far, watcher)
+    far.unlink()
+    with pytest.raises(InputError, match=f'must not be lost; continue that run with raysim.resume."{folder}"'):
+        raysim.run(EXPERIMENT, far.as_uri(), inline=True)
+    watcher.there.rename(far)
+    (far / "config.toml").write_text("another run")
+    with pytest.raises(InputError, match="holds files of an earlier run there that could not be stored"):
+        raysim.resume(far.as_uri(), inline=True)
+    assert (folder / "fedbn" / "model.safetensors").is_file()
 
 
 def test_what_names_others_is_stored_after_them(tmp_path: Path) -> None:
@@ -144,7 +183,7 @@ def test_what_names_others_is_stored_after_them(tmp_path: Path) -> None:
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(name)
-    upload = mirror_to(folder, Listed(remote.uri, remote.system, remote.path))
+    upload = mirror_to(folder, Listed(remote.uri, remote.system, remote.path), {})
     upload()
     assert sorted(stored) == files == sorted(remote.files())
     assert stored[-2:] == ["a/checkpoint/round-1.safetensors", "a/summary.json"]
@@ -221,7 +260,7 @@ def test_files_that_loggers_remove_meanwhile_are_left_out(tmp_path: Path, monkey
 
     folder, remote = tmp_path / "here", RemoteFolder.of((tmp_path / "there").as_uri())
     (folder / "watch").mkdir(parents=True)
-    upload = mirror_to(folder, Listed(remote.uri, remote.system, remote.path))
+    upload = mirror_to(folder, Listed(remote.uri, remote.system, remote.path), {})
     for name in ("config.toml", "watch/journal", "watch/lock"):
         (folder / name).touch()
     is_file = Path.is_file
