@@ -25,10 +25,11 @@ from partitioning.common.paths import read_parquet, regular
 from raysim.common.errors import InputError, unknown
 from raysim.common.files import text_sha256
 from raysim.common.names import CLIENTS, CLUSTERS, METRICS, MODEL, PERSONAL, POPULATION, REPORT, UPDATES
+from raysim.common.surface import call
 from raysim.config.experiment import Experiment
 from raysim.data.shards import Shards
 from raysim.simulation.plan import model_plan
-from raysim.simulation.population import population_of
+from raysim.simulation.population import opened
 from raysim.simulation.samples import prepare_samples
 from raysim.store.journal import batches, joined
 from raysim.store.result import AlgorithmResult
@@ -161,7 +162,14 @@ class Run:
     def _experiment(self, client: int | None) -> tuple[Experiment, Population]:
         """Return the experiment and its population; raise InputError if this has no such client."""
         experiment = stored_experiment(self.folder)
-        population = population_of(experiment, self.folder / POPULATION)
+        try:
+            # The run may be under way, and only the process that runs it makes or repairs a population.
+            population = opened(experiment, self.folder / POPULATION)
+        except InputError as error:
+            raise InputError(
+                f"{self.folder}: its population cannot be opened ({error}); if no process runs it, continue it with "
+                f"{call('resume', self.folder)}"
+            ) from None
         if client is not None and not (isinstance(client, Integral) and 0 <= client < len(population)):
             raise InputError(f"client = {client!r}: must be an id from 0 to {len(population) - 1}; see `clients()`")
         return experiment, population

@@ -65,10 +65,10 @@ def population_of(
     """
     data, partition = experiment.data, experiment.partition
     if partition is None:
-        return _opened(experiment, stage)
+        return opened(experiment, folder, stage)
     if folder.exists():
         try:
-            return Population.open(folder, partition.fold, partition.validation)
+            return opened(experiment, folder, stage)
         except InputError as error:
             if str(data.dataset).startswith(MEMORY):
                 raise InputError(f"{error}; its samples were data in memory: restore it, or start a new run") from None
@@ -131,8 +131,14 @@ def _named(partition: PartitionTable) -> Iterator[None]:
         raise InputError(f"partition.{error}") from None
 
 
-def _opened(experiment: Experiment, stage: Callable[[str], object]) -> Population:
-    """Open a population that was made before; that of a URI as its copy in the cache."""
+def opened(experiment: Experiment, folder: Path, stage: Callable[[str], object] = lambda text: None) -> Population:
+    """Open a population that was made before; that of a URI as its copy in the cache. Arguments as in `population_of`.
+
+    Raises:
+        InputError: the folder is no population, or a file is damaged.
+    """
+    if (partition := experiment.partition) is not None:
+        return Population.open(folder, partition.fold, partition.validation)
     data, pinned = experiment.data, experiment.fleet.pinned
     name = str(data.population)
     if is_uri(name) and pinned:

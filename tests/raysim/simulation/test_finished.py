@@ -1,5 +1,6 @@
 """A run in Python: frames, figures, models and its appearance, from `raysim.run` and from `raysim.load`."""
 
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -128,6 +129,20 @@ def test_a_run_that_was_stopped_has_what_it_has(done: Run, tmp_path: Path) -> No
     found = raysim.load(tmp_path / "stopped")
     assert found.results == () and 2 <= len(found.metrics()) <= 4
     assert "fedavg" in found._repr_html_()
+
+
+def test_a_reader_of_a_run_never_makes_its_population(done: Run, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(done.folder, tmp_path / "run"))
+    table = folder / "population" / "clients.parquet"
+    table.write_bytes(table.read_bytes()[:-1])
+    refusal = f"{folder}: its population cannot be opened .*clients.parquet.*; if no process runs it, continue it with"
+    with pytest.raises(raysim.InputError, match=refusal):
+        raysim.load(folder).data(0)
+    assert table.is_file(), "another process may write these files"
+    shutil.rmtree(folder / "population")
+    with pytest.raises(raysim.InputError, match="its population cannot be opened"):
+        raysim.load(folder).model("fedavg")
+    assert not (folder / "population").exists()
 
 
 def test_errors_are_short_and_name_python() -> None:
