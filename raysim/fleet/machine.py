@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch.utils import deterministic
 
+from algorithms.training.forked import full_precision, restored
 from raysim.common.errors import InputError
 
 LOADED_SECONDS = min(time.process_time(), 10.0)
@@ -26,26 +27,29 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 @contextmanager
 def settled(threads: int) -> Iterator[None]:
     """Compute deterministically in the context, and restore the process's settings after it."""
-    before = torch.get_num_threads(), torch.get_deterministic_debug_mode(), deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    settle(threads)
-    try:
+    with restored(), torch.inference_mode(mode=False):
+        settle(threads)
         yield
-    finally:
-        torch.set_num_threads(before[0])
-        torch.set_deterministic_debug_mode(before[1])
-        deterministic.fill_uninitialized_memory = before[2]  # type: ignore[attr-defined]
 
 
 def settle(threads: int) -> None:
-    """Compute deterministically from now on. The number of threads is configuration, because threads cut sums."""
+    """Compute deterministically from now on, as a new process does.
+
+    The number of threads is configuration, because threads cut sums.
+    """
     torch.set_num_threads(threads)
     # use_deterministic_algorithms(True) does the same, but imports torch's compiler, which takes seconds.
     torch.set_deterministic_debug_mode("error")
     # No result reads uninitialised memory, and filling it would cost every allocation.
     deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = False
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cuda.matmul.allow_tf32 = False
+    full_precision()
+    # A notebook may have changed what every actor begins with.
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.set_grad_enabled(True)
+    torch.set_autocast_enabled("cpu", False)
+    torch.set_autocast_enabled("cuda", False)
 
 
 def keep_memory() -> None:
