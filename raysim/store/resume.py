@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +133,9 @@ def summary_of(result: AlgorithmResult, targets: Mapping[str, float], here: Mapp
         targets: target values by column.
         here: fingerprint of the machine and the population.
     """
-    summary: dict[str, Any] = asdict(result)
-    history = summary.pop("history")
+    # Own code in the algorithm may hold what cannot be copied, such as a module, so `asdict` does not fit.
+    summary, history = ({each.name: getattr(of, each.name) for each in fields(of)} for of in (result, result.history))
+    del summary["history"]
     reached, best_round = history.pop("reached"), history.pop("best_round")
     history["best"] = {
         column: {"value": value, "round": best_round[column]} for column, value in history["best"].items()

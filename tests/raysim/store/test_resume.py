@@ -1,5 +1,6 @@
 """A run that was stopped, in whatever way, ends as one that was not."""
 
+import json
 import logging
 import os
 import shutil
@@ -14,6 +15,7 @@ from typing import Any, cast
 
 import pytest
 import tomli_w
+import torch
 
 import raysim
 from algorithms import Function, Local, Outcome, Participation, Server, fedavg
@@ -23,9 +25,11 @@ from raysim import Run
 from raysim.cli.commands import cli
 from raysim.common.errors import InputError, ModelsLostError, RetriesSpentError, StoppedError
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
+from raysim.measures.selection import EvaluationHistory
 from raysim.simulation.stop import Stop
 from raysim.store.config_file import write_config
-from raysim.store.resume import shown
+from raysim.store.result import AlgorithmResult
+from raysim.store.resume import shown, summary_of
 from raysim.store.run_folder import existing_folder
 from raysim.watching.progress import Watcher
 from tests.kit.runs import SMALL, Breaks, assert_same, broken, quick_resume, quick_run
@@ -378,3 +382,17 @@ def test_the_text_of_an_algorithm_has_no_place_in_memory() -> None:
     ours, theirs = [replace(fedavg(Participation(0.5), Local()), server=cast(Server, Rule())) for _ in range(2)]
     assert repr(ours) != repr(theirs) and shown(ours) == shown(theirs)
     assert "Rule object>" in shown(ours)
+
+
+def test_a_summary_needs_no_copy_of_one_s_own_parts() -> None:
+    class Rule:
+        """An own rule with a module, which cannot be copied."""
+
+        def __init__(self) -> None:
+            self.functions = torch.nn.functional
+
+    algorithm = replace(fedavg(Participation(0.5), Local()), server=cast(Server, Rule()))
+    result = AlgorithmResult("mine", algorithm, {"accuracy": 0.5}, history=EvaluationHistory(1, {"a": 1.0}, {"a": 3}))
+    summary = summary_of(result, {"a": 0.9}, {})
+    assert summary["metrics"] == {"accuracy": 0.5} and summary["best"] == {"a": {"value": 1.0, "round": 3}}
+    assert json.dumps(summary)
