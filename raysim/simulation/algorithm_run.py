@@ -28,7 +28,8 @@ from raysim.store.algorithm_folder import AlgorithmFolder
 from raysim.store.checkpoint import Checkpoints
 from raysim.store.location import RunLocation
 from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
-from raysim.store.resume import own_modules, settings, shown, summary_of
+from raysim.store.resume import settings, shown, summary_of
+from raysim.store.sources import OwnSources
 from raysim.watching.log import log_algorithm
 from raysim.watching.loggers.threads import LoggerThreads
 from raysim.watching.stopwatch import RoundSeconds
@@ -70,7 +71,7 @@ def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
         options.tell(f"{name}: {text}")
     identity = {**run.fingerprint, **settings(experiment, name)}
     saved = run.location.after_checkpoint(options.watcher)
-    checkpoints = Checkpoints(folder, workers.algorithm, identity, own_modules(experiment), saved)
+    checkpoints = Checkpoints(folder, workers.algorithm, identity, OwnSources.of(experiment), saved)
     snapshot = checkpoints.newest(options.tell)
     done = snapshot.state.round if snapshot else 0
     run.place.skip(done * workers.cohort)

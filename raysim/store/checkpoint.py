@@ -28,6 +28,7 @@ from raysim.measures.twins import TwinState
 from raysim.store.codec import Codec
 from raysim.store.journal import JournalMark
 from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
+from raysim.store.sources import OwnSources
 
 CLASSES = (
     *(Snapshot, RunProgress, AlgorithmResult, EvaluationHistory, TwinState, State, Packed),
@@ -35,7 +36,7 @@ CLASSES = (
 )
 """Classes that a checkpoint may hold beside plain values and arrays."""
 
-VERSION = "8"
+VERSION = "9"
 NEWEST = 2
 """Number of checkpoints kept: if the newest is damaged, the other one serves."""
 
@@ -57,7 +58,7 @@ class Checkpoints:
         folder: folder of the algorithm; it need not exist.
         algorithm: parts of the algorithm.
         identity: everything that determines the run's bytes; a run continues only if it is unchanged.
-        own: names of the user's modules, whose dataclasses a checkpoint may hold.
+        own: the user's modules, whose dataclasses a checkpoint may hold; their files must be unchanged, too.
         saved: function to call after each checkpoint; its time counts as the checkpoint's.
 
     Attributes:
@@ -70,12 +71,13 @@ class Checkpoints:
         folder: Path,
         algorithm: Algorithm,
         identity: Mapping[str, str],
-        own: Collection[str] = (),
+        own: OwnSources = OwnSources(),
         saved: Callable[[], None] = lambda: None,
     ) -> None:
         self._run, self._folder, self._personal_folder = folder, folder / "checkpoint", folder / "personal"
         self._algorithm, self._identity = algorithm, {"version": VERSION, "folder": folder.name, **identity}
-        self._codec = Codec(CLASSES, own)
+        self._own, self._sources = own, dict(own.files)
+        self._codec = Codec(CLASSES, own.modules)
         self._sweeper = Sweeper(self._personal_folder)
         self._saved = saved
         self.marks: dict[str, JournalMark] = {}
@@ -116,7 +118,7 @@ class Checkpoints:
         files, table = personal.table(snapshot.rounds)
         held, arrays = self._codec.encode(snapshot, {"algorithm": self._algorithm, "personal": personal})
         journals = {name: astuple(mark) for name, mark in marks.items()}
-        about = {"identity": self._identity, "files": files, "journals": journals, **held}
+        about = {"identity": self._identity, "sources": self._sources, "files": files, "journals": journals, **held}
         self._sweeper.sync(files)
         self._folder.mkdir(exist_ok=True)
         aside = self._folder / ".partial"
@@ -156,6 +158,9 @@ class Checkpoints:
             about = json.loads(file.metadata()["checkpoint"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 it is no mapping
         check_same(self._run, about["identity"], self._identity)
+        # Which modules are loaded by now depends on the process.
+        check_same(self._run, about["sources"], self._own.digests(about["sources"]))
+        self._sources |= about["sources"]
         marks = {name: JournalMark(*mark) for name, mark in about["journals"].items()}
         for name, mark in marks.items():
             if not mark.holds(self._run / f"{name}.journal"):

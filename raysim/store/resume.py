@@ -73,21 +73,15 @@ def stored_experiment(folder: Path) -> Experiment:
         raise InputError(f"{folder / CONFIG}: {error}") from None
 
 
-def own_modules(experiment: Experiment) -> set[str]:
-    """Return the names of the user's modules: those that the experiment names, and those beside them."""
-    tops = {name.partition(":")[0].partition(".")[0] for name in experiment.named if ":" in name}
-    return tops | {module.__name__ for module in experiment.own_code}
-
-
 def settings(experiment: Experiment, name: str) -> dict[str, str]:
-    """Return the settings that determine an algorithm's result, apart from its data and the machine.
+    """Return the settings that determine an algorithm's result, apart from its data, the machine and own code.
 
     Args:
         experiment: resolved experiment.
         name: folder name of the algorithm.
 
     Returns:
-        a value in JSON by dotted key, and a sha256 by file of the user's own code.
+        a value in JSON by dotted key.
     """
     config = experiment.to_toml()
     of_data = {key: value for key, value in config["data"].items() if key in PREPARATION}
@@ -107,22 +101,7 @@ def settings(experiment: Experiment, name: str) -> dict[str, str]:
     content = json.dumps({**common, "data": of_data, "fleet": of_fleet, "algorithm": table})
     # A default may be 0 in memory and 0.0 in the written file.
     alike = json.loads(content, parse_int=lambda digits: digits if len(digits) > 15 else float(digits))
-    files = {name: sha256(path) for name, path in _own_files(experiment).items()}
-    return {**{key: json.dumps(value) for key, value in flat(alike)}, **files}
-
-
-def _own_files(experiment: Experiment) -> dict[str, Path]:
-    """Return the files of the user's modules and packages, by path relative to the folder that contains them."""
-    files: dict[str, Path] = {}
-    for module in experiment.own_code:
-        # A script from standard input has the name of a file, and none.
-        if module.__file__ and Path(module.__file__).exists():
-            path = Path(module.__file__).resolve()
-            is_package = path.stem == "__init__"
-            base = path.parent.parent if is_package else path.parent
-            paths = path.parent.rglob("*.py") if is_package else [path]
-            files |= {str(each.relative_to(base)): each for each in paths}
-    return dict(sorted(files.items()))
+    return {key: json.dumps(value) for key, value in flat(alike)}
 
 
 def summary_of(result: AlgorithmResult, targets: Mapping[str, float], here: Mapping[str, str]) -> dict[str, Any]:

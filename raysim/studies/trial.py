@@ -19,6 +19,7 @@ from raysim.config.experiment import Experiment
 from raysim.config.read import module_folders, read
 from raysim.store.resume import read_result, settings
 from raysim.store.run_folder import await_free, has_begun, remove_run
+from raysim.store.sources import OwnSources
 from raysim.store.summary import read_summary
 from raysim.studies.folder import VIRTUAL_TIME
 from raysim.studies.split import Split
@@ -89,7 +90,9 @@ def trial_of(dataset: str, algorithm: str, point: str, base: Experiment, populat
     """
     folds = {} if split.fold is None else {"fold": split.fold, "validation": split.validation}
     experiment = base.model_copy(update={"seed": split.seed, "data": base.data.model_copy(update=folds)})
-    content = {**settings(experiment, experiment.names[0]), "population": view(population, experiment).fingerprint}
+    of_code = OwnSources.of(experiment).files
+    of_data = {"population": view(population, experiment).fingerprint}
+    content = {**settings(experiment, experiment.names[0]), **of_code, **of_data}
     identity = text_sha256(json.dumps(content, sort_keys=True))
     return Trial(dataset, algorithm, point, split, identity, experiment)
 

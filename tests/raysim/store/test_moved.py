@@ -9,6 +9,7 @@ from safetensors.numpy import save_file
 
 from raysim.simulation.api import read_experiment
 from raysim.store.resume import settings
+from raysim.store.sources import OwnSources
 
 MODULE = "from algorithms.fedavg import fedavg as flat\n"
 
@@ -21,7 +22,8 @@ def placed(folder: Path, module: str = MODULE, weight: float = 0.0) -> dict[str,
     file = folder / "exp.toml"
     file.write_text('[data]\ndataset = "digits"\n[model]\nhidden = [8]\n[algorithm]\nname = "moved:flat"\n')
     try:
-        return settings(read_experiment(file, [f"model.weights={folder / 'w.safetensors'}"]), "flat")
+        experiment = read_experiment(file, [f"model.weights={folder / 'w.safetensors'}"])
+        return {**settings(experiment, "flat"), **OwnSources.of(experiment).files}
     finally:
         sys.modules.pop("moved")
 
@@ -41,6 +43,6 @@ def test_files_are_named_by_their_places_beside_each_other(tmp_path: Path, packa
     file = tmp_path / "exp.toml"
     file.write_text('[data]\ndataset = "digits"\n[model]\nhidden = [8]\n[algorithm]\nname = "moved:flat"\n')
     try:
-        assert ("moved/__init__.py" if package else "moved.py") in settings(read_experiment(file), "flat")
+        assert ("moved/__init__.py" if package else "moved.py") in OwnSources.of(read_experiment(file)).files
     finally:
         sys.modules.pop("moved")

@@ -1,5 +1,6 @@
 """A run that was stopped, in whatever way, ends as one that was not."""
 
+import importlib
 import json
 import logging
 import os
@@ -246,6 +247,44 @@ def test_a_step_of_one_s_own_finds_its_memory_and_its_module(tmp_path: Path, mon
     with pytest.raises(InputError, match=r"state.memory\['mine'\]\['rounds'\] = builtins.set: must be a plain value"):
         quick_run(tmp_path / "code" / "x.toml", "refused", inline=True, changes=changes)
     sys.modules.pop("own_step")
+
+
+LATE = """
+from algorithms.fedavg import fedavg as flat
+
+def error(outputs, y):
+    import late_helper  # after the run has begun
+    return late_helper.error(outputs, y)
+"""
+
+
+def test_modules_beside_one_s_own_need_not_be_loaded_by_a_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forget() -> None:
+        for name in ("late_own", "late_helper", "late_other"):
+            sys.modules.pop(name, None)
+
+    helper = "def error(outputs, y): return (outputs.argmax(1) != y).double()\n"
+    for name, code in {"late_own": LATE, "late_helper": helper, "late_other": ""}.items():
+        (tmp_path / f"{name}.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("late_other")
+    names = ["fedavg", "late_own:flat"]
+    evaluate = {"every": 1, "metrics": ["accuracy", "late_own:error"]}
+    config = {**SMALL, "algorithm": [{"name": name, "cohort": 3} for name in names], "evaluate": evaluate}
+    watcher = Breaks(2, ["flat"])
+    watcher.seen.add("fedavg")
+    with pytest.raises(StoppedError):
+        quick_run(config, tmp_path / "run", inline=True, watcher=watcher, stop=watcher.stop)
+    forget()
+    (tmp_path / "late_helper.py").write_text(f"{helper}# mended\n")
+    with pytest.raises(InputError, match=r"was begun with late_helper.py = .*: must be the same"):
+        quick_resume(tmp_path / "run", inline=True)
+    (tmp_path / "late_helper.py").write_text(helper)
+    forget()
+    assert quick_resume(tmp_path / "run", inline=True).results[1].rounds == 5
+    forget()
 
 
 class Wrong(Watcher):
