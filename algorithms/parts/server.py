@@ -34,10 +34,10 @@ class Server(Protocol):
         """Return the next global model, and the rule's new memory.
 
         Args:
-            model: present global model.
+            model: present global model; a user's rule gets a copy.
             mean: weighted mean of the client models.
             total: sum of their unnormalised weights, > 0.
-            memory: memory of the rule; not to be changed.
+            memory: memory of the rule; a user's rule gets a copy.
             layout: entries of the model.
         """
         ...
@@ -76,8 +76,12 @@ def fitted_rule(rule: Server, census: Census) -> Server:
 def applied(rule: Server, given: Given, updates: UpdateRows) -> tuple[Packed, Memory]:
     """Return the result of a server rule, which gets the reports of the client updates if it takes them."""
     reports: dict[str, Any] = {"updates": updates} if takes_updates(type(rule)) else {}
-    found = rule(*given, **reports)
-    if is_own(rule) and (duty := _broken_duty(found, given[1])):
+    own, (model, mean, total, memory, layout) = is_own(rule), given
+    if own:
+        # A user's rule may step in place, and this model may be the best so far, or one that is being trained.
+        model, memory = model.copy(), {name: value.copy() for name, value in memory.items()}
+    found = rule(model, mean, total, memory, layout, **reports)
+    if own and (duty := _broken_duty(found, mean)):
         raise Returned(f"server.rule = {name_of(rule)!r}").fault(duty)
     model, kept = found
     return model, {name: np.asarray(value) for name, value in kept.items()}

@@ -24,7 +24,8 @@ from algorithms import (
     fedavg,
     generator,
 )
-from algorithms.core.report import UpdateRows
+from algorithms.core.report import NO_ROWS, UpdateRows
+from algorithms.parts.server import next_model
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import perceptron
 from tests.kit.reference import DATA, mean, sgd, train
@@ -120,3 +121,27 @@ def test_a_rule_that_is_fitted_to_nothing_is_refused(federation: Federation) -> 
     fleet = federation(DATA, perceptron(), algorithm.sharing)
     with pytest.raises(InputError, match="Unfit': must return a rule from its method `fitted`, and returns a NoneType"):
         simulate(algorithm, fleet, perceptron(), 1)
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """Momentum that changes what it gets."""
+
+    def __call__(
+        self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout
+    ) -> tuple[Packed, Memory]:
+        w, v = model.floats, memory["v"]
+        v *= 0.9
+        v += mean.floats - w
+        w += v
+        return model, memory
+
+
+def test_a_rule_that_steps_in_place_changes_no_earlier_model() -> None:
+    """It may be the best model so far, which `evaluate.select` writes at the end."""
+    layout = Layout.of(torch.nn.Linear(1, 1))
+    before = Packed(np.zeros(layout.floats, np.float32), np.zeros(0, np.int64))
+    mean, memory = Packed(np.ones(layout.floats, np.float32), before.integers), {"v": np.zeros(layout.floats)}
+    model, kept = next_model(InPlace(), (before, mean, 1.0, memory, layout), 1, NO_ROWS)
+    assert before.floats.tolist() == memory["v"].tolist() == [0.0] * layout.floats
+    assert model.floats.tolist() == kept["v"].tolist() == [1.0] * layout.floats
