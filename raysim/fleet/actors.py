@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 from raysim.common.errors import InputError
-from raysim.config.tables import FleetTable
+from raysim.common.surface import assigned, given
+from raysim.config.tables import MOST_ACTORS, FleetTable
+from raysim.fleet.address import check_address
 from raysim.watching.progress import Watcher, default_watcher
 
 if TYPE_CHECKING:  # It imports Ray.
     from raysim.fleet.client_actors import ClientActors
     from raysim.fleet.pool import ActorPool
+
+
+def check_number(actors: Any) -> None:
+    """Raise InputError if a number of client actors is none."""
+    is_whole = isinstance(actors, Integral) and not isinstance(actors, bool)
+    if not is_whole or not 1 <= actors <= MOST_ACTORS:
+        raise InputError(
+            f"{assigned('actors', actors)}: must be a whole number from 1 to {MOST_ACTORS}; use {given('actors', 1)}"
+        )
 
 
 class Actors:
@@ -25,9 +37,16 @@ class Actors:
     Args:
         actors: number of client actors; None for that of the first run.
         address: address of a running Ray cluster; None starts Ray on this machine.
+
+    Raises:
+        InputError: the number or the address is wrong.
     """
 
     def __init__(self, actors: int | None = None, address: str | None = None) -> None:
+        if actors is not None:
+            check_number(actors)
+        if address is not None:
+            check_address(address)
         self._actors, self._address = actors, address
         self._pool: ActorPool | None = None
         self._first: FleetTable | None = None

@@ -6,11 +6,11 @@ import json
 from dataclasses import dataclass
 
 from raysim.common.errors import InputError
-from raysim.common.surface import assigned, given, option
+from raysim.common.surface import option
 from raysim.config.experiment import Experiment
-from raysim.config.tables import MOST_ACTORS, FleetTable
+from raysim.config.tables import FleetTable
 from raysim.fleet import Workplace
-from raysim.fleet.actors import Actors
+from raysim.fleet.actors import Actors, check_number
 from raysim.fleet.address import check_address
 from raysim.fleet.gpus import require_gpu
 
@@ -51,11 +51,7 @@ class Place:
             check_address(self.address)
         table = experiment.fleet
         if self.actors is not None:
-            if not 1 <= self.actors <= MOST_ACTORS:
-                raise InputError(
-                    f"{assigned('actors', self.actors)}: must be a whole number from 1 to {MOST_ACTORS}; use "
-                    f"{given('actors', 1)}"
-                )
+            check_number(self.actors)
             table = table.model_copy(update={"actors": self.actors})
         if self.is_here(experiment):
             _check_inline(table)

@@ -56,6 +56,15 @@ def test_runs_share_their_actors_and_nothing_else(tmp_path: Path) -> None:
     assert (kept["again"].folder / file).read_bytes() == (kept["first"].folder / file).read_bytes()
 
 
+@pytest.mark.parametrize("number", [-1, 0, 2.5, True, "two"])
+def test_a_number_of_actors_that_is_none_is_refused_at_once(number: Any, tmp_path: Path) -> None:
+    refusal = f"actors = {number!r}: must be a whole number from 1 to 100000; use actors=1"
+    with pytest.raises(raysim.InputError, match=f"^{refusal}$"):
+        raysim.Actors(actors=number)
+    with pytest.raises(raysim.InputError, match=f"^{refusal}$"):
+        raysim.run(CONFIG, tmp_path / "run", actors=number)
+
+
 class Texts(Watcher):
     """Watcher that keeps the texts of stages; "" is the end."""
 
