@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from algorithms import Block, Census, Function, Outcome, Output, Purpose, Worker
 from algorithms.core.tree import Node, run_node
-from partitioning.common.disk import report_full_disk
 from raysim.fleet.machine import fingerprint
 from raysim.fleet.out_of_memory import is_out_of_memory, out_of_memory
 from raysim.fleet.traffic import Traffic
@@ -95,7 +94,7 @@ def run_here(
 def _attempt(worker: Worker, function: Function, references: Sequence[Any], block: Block) -> Output | None:
     """Run a block; return None if memory does not suffice. The failed call's own memory is free again by then."""
     try:
-        with report_full_disk(worker.personal.folder), worker.keyed(Purpose.OWN_BLOCK, block.number):
+        with worker.keyed(Purpose.OWN_BLOCK, block.number):
             return function(worker, replace(block, references=()), *references, *block.references)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):

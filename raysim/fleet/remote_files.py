@@ -26,6 +26,7 @@ from partitioning.store.fetching import cached_folder, copy_to_cache, has_manife
 from partitioning.store.manifest import MANIFEST
 from raysim.common.errors import InputError
 from raysim.common.log import LOG
+from raysim.fleet.personal_disk import PersonalDisk
 from raysim.fleet.resources import this_node
 from raysim.fleet.worker_plan import WorkerPlan
 
@@ -194,7 +195,7 @@ class StoreServer:
     """
 
     def __init__(self, folder: Path, layout: Layout) -> None:
-        self._store = PersonalStore(folder, layout)
+        self._store = PersonalDisk(folder, layout)
 
     def put(self, record: bytes) -> Location:
         """Write one record."""

@@ -24,7 +24,6 @@ from algorithms import (
     Layout,
     Layouts,
     Local,
-    PersonalStore,
     Purpose,
     Resident,
     Worker,
@@ -47,6 +46,7 @@ from raysim.data.shards import Shards, Sites
 from raysim.data.standardise import Standardisation
 from raysim.fleet.client_facts import client_facts_of
 from raysim.fleet.out_of_memory import models_fit
+from raysim.fleet.personal_disk import PersonalDisk
 from raysim.models.build import build
 from raysim.models.module_checks import check_own_module
 
@@ -280,7 +280,7 @@ class WorkerPlan:
             resident = Resident(module, layouts, torch.zeros(self.model.shape), self.device, self.lanes)
         local = self.algorithm.local
         shards = Shards(self.population, self.device, share, self.standardise, self.here, local.loss.limits)
-        personal = PersonalStore(self.personal, layouts.personal)
+        personal = PersonalDisk(self.personal, layouts.personal)
         low_rank = low_rank_trainer(resident, local.compute)
         trained_by = trainer(resident, local.compute, local.update)
         return Worker(resident, shards, personal, trained_by, low_rank, self.augment, own=self.own)

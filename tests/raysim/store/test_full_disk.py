@@ -17,6 +17,8 @@ import pytest
 from partitioning.cli.commands import main as partitioning_main
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
+from raysim.common.errors import OwnCodeError
+from tests.kit.own_code import own_module
 from tests.kit.runs import quick_run
 
 Disk = Callable[[int], Path]
@@ -127,6 +129,25 @@ def test_personal_state_of_actors(disk: Disk, fails: Command, table: Path, tmp_p
     # The driver's own blocks fit; actors that go on do not.
     file = experiment(tmp_path, table, "fedbn", hidden=300, rounds=10**6)
     assert "cannot be written" in fails("raysim", "run", file, "--actors", 2, "--out", small / "run")
+
+
+FILLS = """
+import errno
+import os
+
+
+def filled(outputs, labels):
+    if len(labels) > 50:  # not in the trial before the run
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/mnt/mine")
+    return labels.double()
+"""
+
+
+def test_a_disk_that_a_user_fills_is_not_the_run_s(table: Path, tmp_path: Path) -> None:
+    file = experiment(tmp_path, table)
+    changes = ['evaluate.metrics=["full_metric:filled"]', "evaluate.every=1"]
+    with own_module(tmp_path, "full_metric", FILLS), pytest.raises(OwnCodeError, match=r"'/mnt/mine' \(.*full_metric"):
+        quick_run(file, tmp_path / "run", changes=changes, inline=True)
 
 
 def test_a_cache_that_does_not_fit(disk: Disk, fails: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
