@@ -134,11 +134,13 @@ def _named(partition: PartitionTable) -> Iterator[None]:
 def opened(experiment: Experiment, folder: Path, stage: Callable[[str], object] = lambda text: None) -> Population:
     """Open a population that was made before; that of a URI as its copy in the cache. Arguments as in `population_of`.
 
+    Its path is absolute, because actors may have another working folder.
+
     Raises:
         InputError: the folder is no population, or a file is damaged.
     """
     if (partition := experiment.partition) is not None:
-        return Population.open(folder, partition.fold, partition.validation)
+        return Population.open(folder.absolute(), partition.fold, partition.validation)
     data, pinned = experiment.data, experiment.fleet.pinned
     name = str(data.population)
     if is_uri(name) and pinned:
@@ -148,7 +150,7 @@ def opened(experiment: Experiment, folder: Path, stage: Callable[[str], object] 
         )
     path = partitioning.fetch(name, told=copy_progress(stage, f"fetching {name}")) if is_uri(name) else Path(name)
     # The driver needs no samples of a pinned population.
-    return Population.open(path.expanduser(), data.fold, data.validation, sites=() if pinned else None)
+    return Population.open(path.expanduser().absolute(), data.fold, data.validation, sites=() if pinned else None)
 
 
 def _tables(

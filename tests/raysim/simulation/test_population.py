@@ -151,6 +151,15 @@ def test_a_made_population_is_opened_where_it_is(tmp_path) -> None:
         population_of(Experiment.of({"data": {"population": str(tmp_path / "nosuch")}}), tmp_path / "unused")
 
 
+def test_an_opened_population_has_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Actors may have another working folder, and so may a resume."""
+    monkeypatch.chdir(tmp_path)
+    made = Experiment.of({**BASE, "data": {"dataset": "digits"}})
+    named = Experiment.of({"data": {"population": "made"}})
+    paths = [population_of(each, Path("made")).path for each in (made, made, named)]
+    assert paths == [tmp_path / "made"] * 3
+
+
 def test_a_population_may_be_where_a_uri_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("raysim.watching.progress.PATIENCE", (0, 0))
