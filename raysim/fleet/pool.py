@@ -72,7 +72,7 @@ class ActorPool:
         """Site whose clients each actor may have, once the actors exist; None for all clients."""
         self._hosts: list[str] = []
         self._handles: list[Any] = []
-        self._prints: list[dict[str, str]] = []
+        self._print: dict[str, str] | None = None
         self._files = FileServer()
 
     def start(self) -> None:
@@ -114,9 +114,8 @@ class ActorPool:
         """Properties that all actors' results depend on: the driver's own if the actors are on this machine."""
         if self.driver_may_help:
             return fingerprint()
-        if not self._prints:
-            self._prints.append(self._first_print())
-        return dict(self._prints[0])
+        self._print = self._print or self._first_print()
+        return dict(self._print)
 
     def handles(self, wait: bool = True) -> list[Any]:
         """Return the actors' handles; none if Ray is not there yet and `wait` is false, or if the driver stands in."""
@@ -189,8 +188,8 @@ class ActorPool:
         Raises:
             RuntimeError: it differs from the other actors, or from the driver if that may have computed as well.
         """
-        self._prints.append(actor_print)
-        agreed([*([fingerprint()] if self.driver_may_help else []), *self._prints])
+        known = self.fingerprint if self.driver_may_help or self._print else actor_print
+        self._print = agreed([known, actor_print])
         self.arrived = True
 
     def replace(self, number: int) -> None:

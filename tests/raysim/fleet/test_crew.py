@@ -72,6 +72,15 @@ def test_an_actor_whose_copy_of_the_population_is_lost_is_started_again(
     assert len(list(crew.awaited)) == 1 and stores[0] is stores[1]
 
 
+def test_an_actor_that_differs_is_refused_and_not_those_after_it(pool: ActorPool) -> None:
+    """Such as its replacement, in a later run on the same actors."""
+    pool.admit({"cpu": "AVX2"})
+    with pytest.raises(RuntimeError, match="client actors differ"):
+        pool.admit({"cpu": "AVX512"})
+    pool.admit({"cpu": "AVX2"})
+    assert pool.fingerprint == {"cpu": "AVX2"}
+
+
 @pytest.mark.parametrize(("nodes", "is_here"), [(1, True), (2, False)])
 def test_a_ray_of_several_nodes_that_ran_before_is_a_cluster(
     nodes: int, is_here: bool, monkeypatch: pytest.MonkeyPatch
