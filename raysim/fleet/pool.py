@@ -188,8 +188,7 @@ class ActorPool:
         Raises:
             RuntimeError: it differs from the other actors, or from the driver if that may have computed as well.
         """
-        known = self.fingerprint if self.driver_may_help or self._print else actor_print
-        self._print = agreed([known, actor_print])
+        self._print = agreed([self.fingerprint if self.driver_may_help or self._print else actor_print, actor_print])
         self.arrived = True
 
     def replace(self, number: int) -> None:
@@ -215,9 +214,11 @@ class ActorPool:
                 )
         elif not self.demand.waits:
             self._create()
-        yield
-        for handle in self._handles:
-            ray.kill(handle)
+        try:
+            yield
+        finally:
+            for handle in self._handles:
+                ray.kill(handle)
 
     def _create(self) -> None:
         """Start the actors.

@@ -81,6 +81,16 @@ def test_an_actor_that_differs_is_refused_and_not_those_after_it(pool: ActorPool
     assert pool.fingerprint == {"cpu": "AVX2"}
 
 
+def test_actors_end_with_their_context_and_an_error_in_it(pool: ActorPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's own Ray goes on after the run."""
+    ended: list[Any] = []
+    monkeypatch.setattr(ray, "kill", ended.append)
+    monkeypatch.setattr(pool, "_create", lambda: None)
+    with pytest.raises(ZeroDivisionError), pool._serving():
+        raise ZeroDivisionError
+    assert ended == pool._handles and ended
+
+
 @pytest.mark.parametrize(("nodes", "is_here"), [(1, True), (2, False)])
 def test_a_ray_of_several_nodes_that_ran_before_is_a_cluster(
     nodes: int, is_here: bool, monkeypatch: pytest.MonkeyPatch
