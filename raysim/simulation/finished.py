@@ -192,12 +192,18 @@ class Run:
 
     def _name(self, algorithm: str | None) -> str:
         """Return the folder's name of a finished algorithm; raise InputError if there is none, or no single one."""
-        names = [each.name for each in self.results]
-        if algorithm is None and len(names) != 1:
-            raise InputError(f"algorithm is missing: must be one of {', '.join(names)}; name it")
-        name = algorithm or names[0]
+        ended, names = [each.name for each in self.results], stored_experiment(self.folder).names
+        choices = ended or names
+        if algorithm is None and len(choices) != 1:
+            raise InputError(f"algorithm is missing: must be one of {', '.join(choices)}; name it")
+        name = algorithm or choices[0]
         if name not in names:
             raise unknown(f"algorithm = {name!r}", name, names)
+        if name not in ended:
+            raise InputError(
+                f"{self.folder}: {name} must have ended; if no process runs it, continue it with "
+                f"{call('resume', self.folder)}"
+            )
         return name
 
     def _frame(self, file: str, only: str | None = None) -> DataFrame:

@@ -129,6 +129,13 @@ def test_a_run_that_was_stopped_has_what_it_has(done: Run, tmp_path: Path) -> No
     found = raysim.load(tmp_path / "stopped")
     assert found.results == () and 2 <= len(found.metrics()) <= 4
     assert "fedavg" in found._repr_html_()
+    for read in (found.model, found.clients):
+        with pytest.raises(raysim.InputError, match="fedavg must have ended; if no process runs it, continue it with"):
+            read("fedavg")
+        with pytest.raises(raysim.InputError, match="did you mean 'fedavg'"):
+            read("fedavgg")
+    with pytest.raises(raysim.InputError, match="algorithm is missing: must be one of fedavg, fedbn; name it"):
+        found.model()
 
 
 def test_a_reader_of_a_run_never_makes_its_population(done: Run, tmp_path: Path) -> None:
