@@ -31,9 +31,9 @@ def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[Path]:
     Raises:
         InputError: the folder exists and is not empty, or cannot be created.
     """
-    created = [folder for folder in (out, *out.parents) if not folder.exists()]
     claim = out / RUN_LOG
     try:
+        created = [folder for folder in (out, *out.parents) if not folder.exists()]
         out.mkdir(parents=True, exist_ok=True)
         if any(path.name != claim.name for path in out.iterdir()):
             raise FileExistsError

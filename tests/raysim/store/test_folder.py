@@ -22,6 +22,7 @@ from raysim.store.algorithm_folder import UPDATES, AlgorithmFolder, metrics_sche
 from raysim.store.location import RunLocation
 from raysim.store.run_folder import remove_made, run_folder
 from tests.kit.logged import Heard
+from tests.kit.runs import SMALL, quick_run
 
 CHECKPOINT = f"checkpoint/round-1-{'0' * 64}.safetensors"
 
@@ -87,6 +88,13 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="out = "), run_folder(tmp_path / "file", []):
         pass
+
+
+def test_a_name_that_is_too_long_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"out = .*xxx': must be a folder that raysim can create \(File name too long\)"
+    ):
+        quick_run(SMALL, tmp_path / ("x" * 300), inline=True)
 
 
 def test_the_summary_is_plain_json(tmp_path: Path) -> None:
