@@ -43,9 +43,16 @@ def given(name: str, value: object = True) -> str:
     return f"{option(name)}=[{value!r}]" if name == "set" else f"{name}={value!r}"
 
 
-def call(command: str, target: object, *options: str) -> str:
-    """Return a command with its options: `raysim resume DIR --inline`, or `raysim.resume("DIR", inline=True)`."""
+def call(command: str, target: object, **options: object) -> str:
+    """Return a command with its options: `raysim resume DIR --inline`, or `raysim.resume("DIR", inline=True)`.
+
+    Args:
+        command: name of the command.
+        target: folder or URI.
+        options: values by name; None and False are left out.
+    """
+    words = [given(name, value) for name, value in options.items() if value not in (None, False)]
     if _Surface.is_shell:
-        return " ".join([f"raysim {command} {word(str(target))}", *(f"--{name}" for name in options)])
+        return " ".join([f"raysim {command} {word(str(target))}", *words])
     quoted = '"' + repr(str(target))[1:-1].replace('"', '\\"') + '"'
-    return f"raysim.{command}({', '.join([quoted, *(f'{name}=True' for name in options)])})"
+    return f"raysim.{command}({', '.join([quoted, *words])})"

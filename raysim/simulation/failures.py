@@ -45,7 +45,8 @@ T = TypeVar("T")
 def offer_resume(location: RunLocation, options: RunOptions) -> Iterator[None]:
     """Say how to continue a run that ends early, if it can be continued."""
     folder = location.folder
-    remedy = f"continue with: {call('resume', location.name, *(['inline'] if options.inline else []))}"
+    # The number of actors is in the run's configuration.
+    remedy = f"continue with: {call('resume', location.name, inline=options.inline, address=options.address)}"
     try:
         yield
     except KeyboardInterrupt as error:

@@ -88,7 +88,7 @@ def run_study(
     """
     plan, folder = _opened(config, out, changes)
     runner = runner_for(plan, folder / "trials", options, board.notice)
-    again = call("study", folder, *(["inline"] if options.inline else []))
+    again = call("study", folder, inline=options.inline, address=options.address)
     with _resumable(folder, again), study_folder(folder), run_log(folder / "run.log", LOG), one_input_error():
         course = _planned(plan, folder, board)
         with runner:

@@ -15,6 +15,7 @@ from algorithms import Layout, Sharing, State
 from algorithms.core.report import RoundReport, UpdateRows
 from partitioning.common.sealing import is_intact
 from raysim.common.errors import InputError, StoppedError
+from raysim.common.surface import call, shell
 from raysim.config.read import algorithm_names
 from raysim.simulation.failures import offer_resume
 from raysim.simulation.options import RunOptions
@@ -50,9 +51,9 @@ def test_wrong_input_leaves_a_folder_that_was_there_empty(tmp_path: Path) -> Non
         assert list((tmp_path / "real").iterdir()) == []
 
 
-def end_in(out: Path, begun: bool) -> None:
+def end_in(out: Path, begun: bool, options: RunOptions = RunOptions(inline=True)) -> None:
     """A run that is interrupted, or for which there is no room, before its configuration is written or after it."""
-    with offer_resume(RunLocation(out, str(out)), RunOptions(inline=True)), run_folder(out, []):
+    with offer_resume(RunLocation(out, str(out)), options), run_folder(out, []):
         if begun:
             (out / "config.toml").touch()
         raise KeyboardInterrupt
@@ -64,6 +65,14 @@ def test_a_run_that_ends_before_it_can_go_on_leaves_nothing_and_says_nothing_of_
     with pytest.raises(StoppedError, match=r"^interrupted; continue with: raysim\.resume\(\".*two\", inline=True\)$"):
         end_in(tmp_path / "two", begun=True)
     assert [path.name for path in tmp_path.iterdir()] == ["two"]
+
+
+def test_the_cluster_of_a_run_is_named_for_its_resume(tmp_path: Path) -> None:
+    """It is not in the run's configuration."""
+    with pytest.raises(StoppedError, match=r"""raysim.resume\(".*run", address='head:6379'\)$"""):
+        end_in(tmp_path / "run", begun=True, options=RunOptions(address="head:6379"))
+    with shell():
+        assert call("resume", "r", address="head:6379") == "raysim resume r --address head:6379"
 
 
 def test_a_run_that_fails_says_whether_a_round_is_saved(tmp_path: Path) -> None:
