@@ -158,7 +158,7 @@ class Checkpoints:
             about = json.loads(file.metadata()["checkpoint"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 it is no mapping
         check_same(self._run, about["identity"], self._identity)
-        # Which modules are loaded by now depends on the process.
+        # The modules that are loaded by now depend on the process.
         check_same(self._run, about["sources"], self._own.digests(about["sources"]))
         self._sources |= about["sources"]
         marks = {name: JournalMark(*mark) for name, mark in about["journals"].items()}
