@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 from partitioning.common.disk import write_whole
+from partitioning.common.paths import read_text
 from partitioning.store.remote import RemoteFolder, is_uri
 from raysim.common.errors import InputError
 from raysim.common.names import CONFIG, SUMMARY
@@ -63,7 +64,7 @@ def unstored(folder: Path) -> dict[str, State] | None:
     mark = _mark(folder)
     if not mark.is_file():
         return None
-    return {name: (size, time) for name, (size, time) in json.loads(mark.read_text(encoding="utf-8")).items()}
+    return {name: (size, time) for name, (size, time) in json.loads(read_text(mark)).items()}
 
 
 def remove_copy(folder: Path) -> None:
