@@ -6,6 +6,12 @@ from collections.abc import Iterable
 LONGEST_WORD = 100
 """Most characters of a name that is compared with others."""
 
+LEAST_BEGUN = 3
+"""Fewest letters of an abbreviation."""
+
+BEGUN = 0.9
+"""Least likeness of a name to an abbreviation of it."""
+
 
 class ShortError:
     """Mixin of errors whose message says all: notebooks show it without a traceback."""
@@ -41,7 +47,8 @@ def suggestion(word: str, allowed: Iterable[str]) -> str:
 def nearest(word: str, allowed: Iterable[str], least: float = 0.6) -> list[tuple[str, float]]:
     """Return allowed words that are near a word, the nearest first, each with a likeness up to 1.
 
-    Capital letters, and hyphens instead of underscores, make no difference.
+    Capital letters, and hyphens instead of underscores, make no difference. A name that begins with the word comes
+    before names with other letters.
 
     Args:
         word: wrong word.
@@ -50,11 +57,14 @@ def nearest(word: str, allowed: Iterable[str], least: float = 0.6) -> list[tuple
     """
     # The time grows with the square of the length.
     known = [name for name in allowed if len(name) <= LONGEST_WORD] if len(word) <= LONGEST_WORD else []
-    matcher = difflib.SequenceMatcher(b=folded(word))
+    begun = folded(word)
+    matcher = difflib.SequenceMatcher(b=begun)
     found = []
     for name in known:
         matcher.set_seq1(folded(name))
-        if matcher.real_quick_ratio() >= least and (likeness := matcher.ratio()) >= least:
+        if len(begun) >= LEAST_BEGUN and folded(name).startswith(begun):
+            found.append((name, BEGUN + (1 - BEGUN) * matcher.ratio()))
+        elif matcher.real_quick_ratio() >= least and (likeness := matcher.ratio()) >= least:
             found.append((name, likeness))
     return sorted(found, key=lambda each: -each[1])
 

@@ -18,6 +18,7 @@ from algorithms.training.optimiser_names import OPTIMISERS
 from partitioning.common.errors import folded, nearest
 from partitioning.schemes.registry import parameters
 from raysim.common.errors import InputError, MistakesError, UnknownError, each_error
+from raysim.common.surface import given
 from raysim.config import own
 from raysim.config.check import ConfigTable, UnknownKeyError
 from raysim.config.read import algorithm_tables, short_name
@@ -47,6 +48,9 @@ SYNONYMS: Mapping[str, str] = {
 
 HERE, BESIDE = 0.2, 0.1
 """Advantage of a key that the table takes, and of one that it would take with another algorithm, model or scheme."""
+
+SELECTING: Mapping[str, str] = {"model": "name", "scheme": "scheme"}
+"""Key that chooses a table's other keys, by the kind of the thing that it names."""
 
 LEAST_ELSEWHERE = 0.8
 """Least likeness of a key of another table."""
@@ -90,12 +94,12 @@ def hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type[
 
 def _hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type[ConfigTable]]) -> InputError:
     if isinstance(error, UnknownKeyError):
-        given = [table for table in algorithm_tables(raw) if isinstance(table, dict)]
-        algorithms = [str(table.get("name", "fedavg")) for table in given]
-        called = [_Key("algorithm", str(table["label"])) for table in given if "label" in table]
+        listed = [table for table in algorithm_tables(raw) if isinstance(table, dict)]
+        algorithms = [str(table.get("name", "fedavg")) for table in listed]
+        called = [_Key("algorithm", str(table["label"])) for table in listed if "label" in table]
         called += [_Key("algorithm", short_name(name)) for name in algorithms]
         known = [*_known(tables), *_of_own(algorithms), *called]
-        question = _nearest_key(error, [*map(short_name, algorithms)], known)
+        question = _of_another(error, raw, known) or _nearest_key(error, [*map(short_name, algorithms)], known)
         return UnknownKeyError(error.where, error.name, error.allowed, error.of, question)
     if isinstance(error, UnknownError):
         return UnknownError(
@@ -105,6 +109,21 @@ def _hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type
             _nearest_name(error, {**NAMES, **dict.fromkeys(_chains(tables), STAGES)}),
         )
     return error
+
+
+def _of_another(error: UnknownKeyError, raw: Mapping[str, Any], known: Collection[_Key]) -> str:
+    """Return the remedy for a key of another model or scheme, or one that an algorithm of the user's own lacks."""
+    kind, _, thing = error.of.partition(" ")
+    others = [key.thing for key in known if (key.table, key.name, key.kind) == (error.where, error.name, kind)]
+    if others and kind in SELECTING:
+        kept = {key: value for key, value in raw[error.where].items() if key in error.allowed}
+        kept = {SELECTING[kind]: thing} | kept
+        text = ", ".join(f"{key} = {json.dumps(value)}" for key, value in kept.items())
+        table = given("set", f"{error.where}={{{text}}}")
+        return f"it is a key of {kind} {others[0]}, not of {thing}; remove it, or replace the table: {table}."
+    if others and ":" in thing and not nearest(error.name, error.allowed):
+        return f"give your function the keyword `{error.name}`, or remove it."
+    return ""
 
 
 def _nearest_key(error: UnknownKeyError, algorithms: Collection[str], known: Collection[_Key]) -> str:

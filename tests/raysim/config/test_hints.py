@@ -2,6 +2,7 @@
 
 import pytest
 
+from algorithms import Algorithm, Assign, Local, Participation, Server, fedavg
 from raysim.cli.files import KINDS
 from raysim.common.errors import LISTED, InputError, each_error
 from raysim.config.experiment import Experiment, _tables
@@ -33,7 +34,6 @@ def refusals(changes: list[str], raw: dict[str, object] | None = None) -> list[s
         ("algorithm.fedavg.mu=0.1", "'algorithm.fedprox.proximal'?"),
         ("algorithm.fedproxx.local.lr=1", "'algorithm.fedprox'?"),
         ("partition.alpha=0.5", "'partition.label_alpha' of scheme dirichlet-qp?"),
-        ("model.stem=small", "'model.stem' of model resnet18?"),
         ("server.beta1=0.5", "'server.beta1' of rule adam?"),
         ("evaluate.evrey=2", "'evaluate.every'?"),
         ("local.delta=1.0", "'local.delta' of loss huber?"),
@@ -78,11 +78,45 @@ def test_a_key_of_an_algorithm_that_the_file_lacks_names_the_algorithm() -> None
         ("algorithm.name=adam", ': did you mean server.rule = "adam"?'),
         ("model.name=cifar10", ': did you mean data.dataset = "cifar10"?'),
         ("partition.scheme=dirichlet_qq", ": did you mean 'dirichlet-qp'?"),
+        ('evaluate.metrics=["acc"]', ": did you mean 'accuracy'?"),
     ],
 )
 def test_a_wrong_name_names_the_nearest_right_one_whatever_key_takes_it(change: str, hint: str) -> None:
     (line,) = refusals([change])
     assert f"{hint} It must be one of " in line, line
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            "model.name=logistic",
+            "unknown key 'model.hidden' of model logistic: it is a key of model mlp, not of logistic; remove it, or "
+            """replace the table: changes=['model={name = "logistic", norm = "batch"}']. It must be one of """,
+        ),
+        (
+            "partition.scheme=iid",
+            "it is a key of scheme dirichlet-qp, not of iid; remove it, or replace the table: changes=['partition="
+            """{scheme = "iid", clients = 50, test_clients = 10}']. It must be one of """,
+        ),
+    ],
+)
+def test_a_key_left_over_from_another_model_or_scheme_says_so(change: str, says: str) -> None:
+    left = {"model": {"name": "mlp", "hidden": [8], "norm": "batch"}}
+    left["partition"] = {"scheme": "dirichlet-qp", "clients": 50, "label_alpha": 0.1, "test_clients": 10}
+    (line,) = refusals([change], FEDAVG | left)
+    assert says in line
+
+
+def test_a_key_that_only_other_algorithms_have_says_how_ones_own_gets_it() -> None:
+    (line,) = refusals(["algorithm.weighting=equal"], {"algorithm": {"name": own_algorithm}})
+    assert ": give your function the keyword `weighting`, or remove it. It must be one of eps, " in line
+
+
+def own_algorithm(
+    participation: Participation, local: Local, server: Server = Assign(), *, eps: float = 1
+) -> Algorithm:
+    return fedavg(participation, local, server)
 
 
 def test_every_key_of_every_synonym_exists() -> None:
