@@ -57,6 +57,12 @@ LISTED = {
 """Kinds of `raysim list`, by the key whose names it lists."""
 
 
+OF_ONES_OWN = {
+    "data.dataset": "for a function of your own, pass its result from Python, or write it to a file, file:PATH.npz",
+}
+"""Remedies for `module:function` in keys that take none, by key."""
+
+
 class UnknownError(InputError):
     """Unknown name or key.
 
@@ -67,7 +73,7 @@ class UnknownError(InputError):
         nearest: question that names the nearest known name; by default about the nearest of `allowed`, if one is near.
         most: number of known names to list.
         more: remedy where no known name is near, such as a command that describes all names; by default that of
-            `LISTED`, or to use one of them.
+            `OF_ONES_OWN` or `LISTED`, or to use one of them.
     """
 
     def __init__(
@@ -83,8 +89,10 @@ class UnknownError(InputError):
         names = list(dict.fromkeys(self.allowed))
         listed = names if len(names) <= most else [*names[: most - 2], "...", names[-1]]
         question = nearest or suggestion(name, names).removeprefix("; ")
-        kind = LISTED.get(what.partition(" ")[0])
-        more = more or (f"see `raysim list {kind}`" if kind else "use one of them")
+        key = what.partition(" ")[0]
+        kind = LISTED.get(key)
+        own = OF_ONES_OWN.get(key, "") if ":" in name and not question else ""
+        more = more or own or (f"see `raysim list {kind}`" if kind else "use one of them")
         must = f"must be one of {', '.join(listed)}; {more}"
         super().__init__(f"unknown {what}: {question} It {must}" if question else f"unknown {what}: {must}")
 

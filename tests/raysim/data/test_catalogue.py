@@ -13,6 +13,11 @@ WRONG = [
     ("[x](javascript:alert(1))", "unknown data.dataset = '[x](javascript:alert(1))'", "must be one of"),
     ("digits:3", "unknown data.dataset = 'digits:3'", "did you mean 'digits'"),
     ("x" * 5000, "unknown data.dataset = 'xxx", "must be one of"),
+    (
+        "mine:load",
+        "unknown data.dataset = 'mine:load'",
+        "pass its result from Python, or write it to a file, file:PATH",
+    ),
     (":", "unknown data.dataset = ':'", "must be one of"),
     ("", "unknown data.dataset = ''", "must be one of"),
     ("digits,file:x.parquet", "data.dataset has 'file:x.parquet' beside a name", "must hold names alone"),
