@@ -58,6 +58,8 @@ LISTED = {
 
 
 OF_ONES_OWN = {
+    "partition.scheme": "for a division of your own, write each row's client to a column, and set partition.scheme = "
+    '"natural" and partition.column',
     "data.dataset": "for a function of your own, pass its result from Python, or write it to a file, file:PATH.npz",
 }
 """Remedies for `module:function` in keys that take none, by key."""

@@ -119,6 +119,14 @@ def own_algorithm(
     return fedavg(participation, local, server)
 
 
+def test_a_scheme_of_ones_own_names_the_way_that_works() -> None:
+    (line,) = refusals(["partition.scheme=mine:cut"])
+    says = (
+        '; for a division of your own, write each row\'s client to a column, and set partition.scheme = "natural" and '
+    )
+    assert line.endswith(f"{says}partition.column")
+
+
 def test_every_key_of_every_synonym_exists() -> None:
     """A synonym of a key that was renamed would be refused with a key that is refused as well."""
     assert set(SYNONYMS.values()) <= {key.name for key in _known(_tables())}
