@@ -19,6 +19,7 @@ from partitioning.sources.arrays import nested
 from raysim.data.catalogue import DATASETS
 from raysim.data.columns import PLAIN, ColumnRules
 from raysim.data.images import pixels
+from raysim.data.reading import fetch
 from raysim.data.sets import small_images
 from raysim.data.sets.synthetic import covariance
 from raysim.data.sources import check_classes, load
@@ -86,6 +87,21 @@ def test_files_that_nobody_downloads_are_named(dataset: str, tmp_path: Path) -> 
     assert f"not found in {tmp_path}" in message
     assert "get the files (" in message and "data.root" in message
     assert "\n" not in message
+
+
+def test_a_failed_download_names_the_missing_folder_or_the_first_missing_file(tmp_path: Path) -> None:
+    def download(stage: str) -> None:
+        raise OSError("no network")
+
+    for root, says in (
+        (tmp_path / "no", f"no folder {tmp_path / 'no'}"),
+        (tmp_path, f"a and 2 more not found in {tmp_path}"),
+    ):
+        with pytest.raises(InputError) as error:
+            fetch(download, root, ["a", "b", "c"])
+        assert str(error.value).startswith(
+            f"{says}, and the data set could not be downloaded (no network): put the files"
+        )
 
 
 def test_file_starts_at_root(tmp_path: Path) -> None:
