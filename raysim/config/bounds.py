@@ -22,6 +22,9 @@ DEEPEST = 32
 PLAIN = (str, int, float, date, time, PathLike, type(None))
 """Types of values that a file can hold, or that become text."""
 
+MOST_ITEMS = 1000
+"""Most numbers of an array that stands for a list; larger ones are data."""
+
 _LIMITS = {"int": LARGEST_WHOLE, "float": LARGEST_NUMBER}
 
 
@@ -45,6 +48,14 @@ def bounded(schema: Any) -> Any:
     return schema
 
 
+def plain(value: Any) -> Any:
+    """Return a number or a short array of NumPy, or a tuple of them, as Python's own; any other value unchanged."""
+    if type(value) is tuple:
+        return [*map(plain, value)]
+    is_short = type(value).__module__ == "numpy" and getattr(value, "size", MOST_ITEMS + 1) <= MOST_ITEMS
+    return value.tolist() if is_short else value
+
+
 def check_values(raw: Mapping[str, Any]) -> None:
     """Check that all values of a file can be shown, compared and written.
 
@@ -55,6 +66,8 @@ def check_values(raw: Mapping[str, Any]) -> None:
     waiting: list[tuple[str, Any, int]] = [("", raw, 0)]
     while waiting:
         path, value, depth = waiting.pop()
+        is_data = any(f".{key}." in f".{path}." for key in ("data.dataset", "data.test"))
+        value = value if is_data else plain(value)
         if isinstance(value, str):
             if fault := _fault(value):
                 raise InputError(f"{path} {fault}: must be a text in UTF-8; correct it")
@@ -71,7 +84,7 @@ def check_values(raw: Mapping[str, Any]) -> None:
                 waiting.append((where, key, 0))
         elif not (isinstance(value, PLAIN) or callable(value)):
             remedy = "only data.dataset and data.test take data in memory"
-            if any(f".{key}." in f".{path}." for key in ("data.dataset", "data.test")):
+            if is_data:
                 remedy = (
                     "only raysim.run takes data in memory, and a study does not; write them to Parquet, and give "
                     '"file:PATH.parquet"'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from importlib.resources import files
@@ -14,7 +14,7 @@ from typing import Any
 from partitioning.common.paths import check_path, read_text
 from raysim.common.errors import InputError, unknown
 from raysim.common.surface import given, option
-from raysim.config.bounds import check_values
+from raysim.config.bounds import check_values, plain
 
 EXCLUSIVE = (
     ("cohort", "fraction"),
@@ -108,17 +108,22 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     return raw
 
 
-def copied(value: Any) -> Any:
-    """Return tables and lists as new ones, of the same values; an object of the user's own may not stand a copy."""
+def copied(value: Any, leaf: Callable[[Any], Any] = lambda each: each) -> Any:
+    """Return tables and lists as new ones, of the same values; an object of the user's own may not stand a copy.
+
+    Args:
+        value: table, list or other value.
+        leaf: function of each value that is neither.
+    """
     if isinstance(value, Mapping):
-        return {key: copied(each) for key, each in value.items()}
-    return [*map(copied, value)] if isinstance(value, list) else value
+        return {key: copied(each, leaf) for key, each in value.items()}
+    return [copied(each, leaf) for each in value] if isinstance(value, list) else leaf(value)
 
 
 def changed(raw: Mapping[str, Any], changes: Iterable[str]) -> dict[str, Any]:
     """Return a copy of an experiment's tables with changes applied; see `read`."""
     check_values(raw)
-    copy: dict[str, Any] = copied(raw)
+    copy: dict[str, Any] = copied(raw, plain)
     made = list(map(_change, changes))
     apply(copy, made)
     _refuse_overruled(copy, made)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from inspect import signature
 from typing import Any
 
+import numpy as np
 import pytest
 
 from algorithms import Compute, Local
@@ -18,7 +19,7 @@ from raysim.config.bounds import LARGEST_NUMBER, LARGEST_WHOLE, check_values
 from raysim.config.check import ConfigTable, checked, table_of
 from raysim.config.experiment import Experiment
 from raysim.config.model import ModelTable
-from raysim.config.read import read
+from raysim.config.read import changed, read
 from raysim.config.tables import partition_table
 from raysim.models.build import MODELS
 from raysim.reproduction.claim import Claim
@@ -108,6 +109,21 @@ def test_values_that_cannot_be_shown_are_refused(raw: dict[str, Any], message: s
         check_values(raw)
     with pytest.raises(InputError, match=message):
         Experiment.of(raw)
+
+
+@pytest.mark.parametrize("hidden", [np.array([8, 4]), [*np.array([8, 4])], tuple(np.array([8, 4]))], ids=repr)
+def test_numbers_and_short_arrays_of_numpy_are_as_pythons(hidden: Any) -> None:
+    raw = {"rounds": np.int64(2), "local": {"lr": np.float32(0.5)}, "evaluate": {"clients": np.bool_(True)}}
+    experiment = Experiment.of(changed(read("quickstart") | raw | {"model": {"hidden": hidden}}, []))
+    assert (experiment.rounds, experiment.evaluate.clients) == (2, True)
+    assert experiment.model.keys["hidden"] == (8, 4)
+    assert all(type(each) is int for each in experiment.model.keys["hidden"])
+    assert experiment.compose("fedavg").local.lr == 0.5
+
+
+def test_a_long_array_of_numpy_is_refused_as_data() -> None:
+    with pytest.raises(InputError, match="must be what a file can hold"):
+        changed({"model": {"hidden": np.zeros(2000)}}, [])
 
 
 @pytest.mark.parametrize(
