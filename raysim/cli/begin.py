@@ -34,7 +34,8 @@ LABELS = ("label", "labels", "target", "class", "y", "outcome", "diagnosis", "sp
 """Usual names of the label column, the likeliest first."""
 
 OWNER = re.compile(
-    "(client|user|patient|subject|person|site|hospital|clinic|centre|center|ward|device|speaker|writer|school|domain)"
+    "(client|user|patient|subject|person|site|hospital|clinic|centre|center|ward|device|speaker|writer|school|domain|owner|party"
+    "|node|account|institution)"
     "(_?(id|name|no))?",
     re.IGNORECASE,
 )
@@ -56,6 +57,9 @@ LABELS_IN_WORDS: Mapping[LabelKind, str] = {
 MOST_CLASSES = 8
 """Most classes that a comment lists."""
 
+LEAST_OWNERS, MOST_OWNERS = 3, 3
+"""Fewest different texts of a column that may say whose a row is, and most such columns in comments."""
+
 FEW_CLIENTS = 10
 """Largest number of clients that all take part in each round, such as hospitals."""
 
@@ -70,6 +74,7 @@ class Facts:
         model: name of a model that fits.
         sizes: whether images have many sizes.
         owner: column that says whose a row is; "" without one.
+        owners: columns that may say whose a row is, if no name tells.
         few: whether there are at most `FEW_CLIENTS` clients, so that all take part in each round.
         without: columns that are no features.
         dates: columns among them that look like dates in another form.
@@ -93,6 +98,7 @@ class Facts:
     model: str
     sizes: bool = False
     owner: str = ""
+    owners: Sequence[str] = ()
     few: bool = False
     without: Sequence[str] = ()
     dates: Sequence[str] = ()
@@ -211,6 +217,7 @@ def _of_table(path: Path, label: str | None) -> Facts:
         identifiers=[each.name for each in plain if each.is_identifier],
         columns=[each.line for each in facts.values()],
         encoded=_encoded(plain, encoded),
+        owners=[] if owner else _owners(encoded),
         codes=[each.name for each in plain if each.may_be_category],
         **(_tokens(source, schema, [*others, label]) if labels == "sequence" else {}),
     )
@@ -236,6 +243,13 @@ def _tokens(source: Source, schema: pa.Schema, columns: Sequence[str]) -> dict[s
     largest = [pc.max(pc.list_flatten(each)).as_py() for batch in source.batches(columns) for each in batch.columns]
     length = schema.field(columns[-1]).type.list_size
     return {"length": length, "vocabulary": 1 + max([1, *(each for each in largest if each is not None)])}
+
+
+def _owners(encoded: Sequence[ColumnFacts]) -> list[str]:
+    """Return the columns of repeated texts that may say whose a row is, those of most texts first."""
+    found = [each for each in encoded if each.is_category and each.repeats and not each.missing]
+    found = sorted(found, key=lambda each: -len(each.values))
+    return [each.name for each in found if len(each.values) >= LEAST_OWNERS][:MOST_OWNERS]
 
 
 def _encoded(plain: Sequence[ColumnFacts], encoded: Sequence[ColumnFacts]) -> dict[str, object]:

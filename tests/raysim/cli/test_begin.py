@@ -123,6 +123,25 @@ def test_an_experiment_on_a_real_table_names_every_column_and_runs(folder: Path)
     assert tried(raw)
 
 
+@pytest.mark.parametrize("name", ["owner", "Party_ID", "node", "account", "institution"])
+def test_a_column_named_like_an_owner_divides_the_rows(folder: Path, name: str) -> None:
+    columns = table().drop_columns(["ward"]).append_column(name, pa.array([f"o{row % 25}" for row in range(120)]))
+    pq.write_table(columns, "owned.parquet")
+    raw = tomllib.loads(experiment_for("owned.parquet", "x.toml"))
+    assert raw["partition"] == {"scheme": "natural", "column": name} and "columns" not in raw["data"]
+
+
+def test_other_repeated_texts_are_asked_whether_they_own_rows(folder: Path) -> None:
+    more = {"seller": 25, "sex": 2, "team": 6, "shop": 12, "brand": 4}
+    texts = {name: [f"{name} {row % count}" for row in range(120)] for name, count in more.items()}
+    pq.write_table(table(**texts).drop_columns(["ward"]), "asked.parquet")
+    text = experiment_for("asked.parquet", "x.toml")
+    asked = re.findall(r"# if (.+) says whose a row is: scheme = \"natural\", column = \"(.+)\"\n", text)
+    assert asked == [(name, name) for name in ("seller", "shop", "team")]
+    pq.write_table(table(**texts), "owned.parquet")
+    assert "says whose" not in experiment_for("owned.parquet", "x.toml")
+
+
 def test_a_number_of_the_row_owns_no_row(folder: Path) -> None:
     random = np.random.default_rng(1)
     table = {"patient": np.arange(60), "age": random.normal(size=60), "ward": np.arange(60) % 3, "sick": [0, 1] * 30}
