@@ -31,6 +31,7 @@ from raysim.data.shards import Shards
 from raysim.simulation.plan import model_plan
 from raysim.simulation.population import opened
 from raysim.simulation.samples import prepare_samples
+from raysim.store.algorithm_folder import REPORTED
 from raysim.store.journal import batches, joined
 from raysim.store.result import AlgorithmResult
 from raysim.store.resume import read_result, run_of, stored_experiment
@@ -68,10 +69,19 @@ class Run:
     def updates(self) -> DataFrame:
         """Return one row per client update of each algorithm.
 
+        A number that your own client update returned, such as `mu`, is the column `reported.mu`.
+
         Raises:
             InputError: as for `metrics`.
         """
-        return self._frame(UPDATES)
+        frame = self._frame(UPDATES)
+        if REPORTED.name not in frame:
+            return frame
+        # A null is no list: an algorithm without an update of the user's own reports nothing.
+        reports = [dict(each) if isinstance(each, list) else {} for each in frame.pop(REPORTED.name)]
+        for name in dict.fromkeys(name for report in reports for name in report):
+            frame[f"{REPORTED.name}.{name}"] = [report.get(name, np.nan) for report in reports]
+        return frame
 
     def clients(self, algorithm: str | None = None) -> DataFrame:
         """Return one row per client of each algorithm: its metrics and its part in the run; see `clients.parquet`.

@@ -169,9 +169,11 @@ def test_a_plain_function_equals_the_built_in_update(table: Path) -> None:
 
 
 def test_personal_tensors_and_numbers_of_an_own_update(table: Path) -> None:
-    given = experiment(table, ["a", "b"], local={"loss": "mse", "update": "own_training:Counting"}, rounds=3)
-    given["algorithm"] = {"name": "own_training:weighted", "fraction": 0.5, "server": {"rule": "own_training:Halve"}}
-    folder = quick_run(given, "run", inline=True).folder / "weighted"
+    given = experiment(table, ["a", "b"], local={"loss": "mse"}, rounds=3)
+    own = {"local": {"update": "own_training:Counting"}, "server": {"rule": "own_training:Halve"}}
+    given["algorithm"] = [{"name": "own_training:weighted", "fraction": 0.5, **own}, {"name": "fedavg"}]
+    run = quick_run(given, "run", inline=True)
+    folder, frame = run.folder / "weighted", run.updates()
     personal, updates = load_file(folder / "personal.safetensors"), pq.read_table(folder / "updates.parquet")
     visits = np.bincount(updates["client"].to_numpy(), minlength=4)
     kept = personal["personal/visits"].ravel().tolist()
@@ -179,6 +181,10 @@ def test_personal_tensors_and_numbers_of_an_own_update(table: Path) -> None:
     reported = [dict(each) for each in updates["reported"].to_pylist()]
     assert updates["weight"].to_pylist() == [each["visits"] for each in reported]
     assert {each["first"] for each in reported if each["visits"] == 1} == {21.0}
+    assert "reported" not in frame
+    own, built_in = (frame[frame.algorithm == name] for name in ("weighted", "fedavg"))
+    assert own["reported.visits"].tolist() == [each["visits"] for each in reported]
+    assert len(built_in) and built_in["reported.visits"].isna().all()
     assert not any(name.startswith("personal/") for name in load_file(folder / "model.safetensors"))
 
 
