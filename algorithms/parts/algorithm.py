@@ -18,6 +18,7 @@ from algorithms.parts.conflicts import check_conflicts
 from algorithms.parts.newcomers import AverageForNewcomers
 from algorithms.parts.option import Option, OptionKind
 from algorithms.parts.ordering import ordered
+from algorithms.parts.rule_columns import RuleColumns
 from algorithms.parts.rules import AfterRound, Rule
 from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server
@@ -99,7 +100,8 @@ class Algorithm:
         """Options of a round in the order of their hooks: those given, and those that the parts stand for."""
         by, average = self.schedule.participation.by, self.sharing.newcomer == "average"
         drawing = (by,) if isinstance(by, Option) else ()
-        return ordered((*drawing, *((AverageForNewcomers(),) if average else ()), *self.options))
+        measuring = (RuleColumns(self.server),) if names_of(self.server, "columns") else ()
+        return ordered((*drawing, *((AverageForNewcomers(),) if average else ()), *self.options, *measuring))
 
     @cached_property
     def needs(self) -> tuple[str, ...]:

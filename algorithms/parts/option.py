@@ -37,6 +37,7 @@ OptionKind = TypeVar("OptionKind", bound="Option")
 ORDER = (
     *("devices", "joins", "newcomer", "importance", "virtual-time", "oort", "own-selection", "candidates"),
     *("attack", "uplink", "privacy", "aggregate", "downlink", "dl", "common-step", "bn", "topology", "edges", "sizes"),
+    "server-columns",
 )
 """Names of the options in the order of their hooks, which is part of every result; other options come last."""
 

@@ -24,7 +24,8 @@ class Server(Protocol):
     """Server rule for the shared floating entries. A shared counter always becomes the largest of the cohort's.
 
     A rule with a further parameter `updates` also gets the `UpdateRows` of the round: each client's report; it names
-    what it reads beside every report's entries in a property `needs`. A rule with a method `fitted` is replaced by what
+    what it reads beside every report's entries in a property `needs`. `columns` names numbers of its memory that
+    `metrics.parquet` gets. A rule with a method `fitted` is replaced by what
     this returns for the `Census`, like `Local`. `layout.unpack(model)` has the entries by name, as views.
     """
 
@@ -232,6 +233,11 @@ class Stretched:
     def needs(self) -> tuple[str, ...]:
         """Entries that the rule reads in a report beside those that every report has."""
         return names_of(self.server, "needs")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the numbers in the rule's memory that become columns of the metrics."""
+        return names_of(self.server, "columns")
 
     def fitted(self, census: Census) -> Self:
         """Return the rule for these training clients."""

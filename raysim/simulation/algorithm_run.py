@@ -117,7 +117,7 @@ def _files(
 ) -> AlgorithmFolder:
     """Return the output files of an algorithm: columns of its own metrics, and those of its options."""
     algorithm, measured = plan.workers.algorithm, columns_of(run.plan.experiment.evaluate.measures)
-    of_options = [column for option in algorithm.folded for column in option.columns]
+    of_options = [column for phase in algorithm.phases for option in phase.folded for column in option.columns]
     targets = run.plan.targets.columns
     of_views = [f"{name}_{column}" for option in algorithm.folded for name in option.viewed for column in targets]
     columns = list(dict.fromkeys([*targets, *measured, *of_options, *of_views]))

@@ -21,8 +21,13 @@ from algorithms import (
     Packed,
     Participation,
     Purpose,
+    Stretched,
+    begin,
     fedavg,
+    fedbuff,
     generator,
+    next_round,
+    radfed,
 )
 from algorithms.core.report import NO_ROWS, UpdateRows
 from algorithms.parts.server import next_model
@@ -145,3 +150,45 @@ def test_a_rule_that_steps_in_place_changes_no_earlier_model() -> None:
     model, kept = next_model(InPlace(), (before, mean, 1.0, memory, layout), 1, NO_ROWS)
     assert before.floats.tolist() == memory["v"].tolist() == [0.0] * layout.floats
     assert model.floats.tolist() == kept["v"].tolist() == [1.0] * layout.floats
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The mean; the memory counts the steps."""
+
+    columns: tuple[str, ...] = ("step",)
+
+    def __call__(
+        self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout
+    ) -> tuple[Packed, Memory]:
+        return mean, {"step": np.asarray(memory.get("step", 0) + 1), "several": np.zeros(2)}
+
+
+def measured(algorithm: Algorithm, federation: Federation, rounds: int = ROUNDS) -> list[float | None]:
+    fleet, found = federation(DATA, perceptron(), algorithm.sharing), []
+    state = begin(perceptron(), fleet, 0, rounds)
+    for number in range(1, rounds + 1):
+        state = next_round(state, algorithm, fleet, last=number == rounds)
+        found.append(state.report.measures.get("step") if state.report else None)
+    return found
+
+
+def test_numbers_that_a_rule_names_are_measures(federation: Federation) -> None:
+    plain = fedavg(Participation(), LOCAL)
+    assert measured(replace(plain, server=Counts()), federation) == [1, 2, 3]
+    assert measured(replace(plain, server=Stretched(Double(), Counts())), federation) == [1, 2, 3]
+    assert measured(replace(plain, server=Counts(())), federation) == [None, None, None]
+    travelling = replace(radfed(Participation(), LOCAL, aggregate_every=2), server=Counts())
+    assert measured(travelling, federation, 4) == [None, 1, None, 2]
+    assert measured(replace(fedbuff(Participation(), LOCAL), server=Counts()), federation) == [None, None, None]
+
+
+class Double:
+    def stretch(self, updates: UpdateRows) -> float:
+        return 2.0
+
+
+@pytest.mark.parametrize("column", ["steps", "several"])
+def test_a_rule_returns_the_numbers_that_it_names(column: str, federation: Federation) -> None:
+    with pytest.raises(InputError, match=f"Counts': must return the number '{column}', which its `columns` names, in "):
+        measured(replace(fedavg(Participation(), LOCAL), server=Counts((column,))), federation)

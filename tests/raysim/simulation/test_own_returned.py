@@ -223,6 +223,15 @@ def measuring(*columns):
 
 sent, privately, tested, twin = map(measuring, ("bytes_up", "epsilon", "local_accuracy", "concordance"))
 twice, undeclared = measuring("x", "x"), measuring("x")
+
+
+@dataclass(frozen=True)
+class Rated:
+    column: str = "rate"
+    @property
+    def columns(self): return (self.column,)
+    def __call__(self, model, mean, total, memory, layout):
+        return mean, {self.column: np.float64(2.5)}
 """
 
 
@@ -344,6 +353,16 @@ def test_a_metric_without_a_number_is_refused_before_any_round(
 def test_an_error_that_is_no_exception_is_named(here: Path, experiment: dict[str, Any], loss: str) -> None:
     with pytest.raises((InputError, OwnCodeError), match=rf": leaving \(.*own_returned.py, line \d+, in {loss}\)"):
         raysim.run({**experiment, "local": {"loss": f"own_returned:{loss}"}}, here / "run", inline=True)
+
+
+@pytest.mark.parametrize("column", ["bytes_up", "local_accuracy", "dl", "epsilon", "algorithm"])
+def test_a_number_of_a_rule_is_a_new_column_of_the_metrics(here: Path, experiment: dict[str, Any], column: str) -> None:
+    rated = {**experiment, "server": {"rule": "own_returned:Rated"}}
+    quick_run(rated, here / "run", inline=True)
+    assert pq.read_table(here / "run" / "fedavg" / "metrics.parquet")["rate"].to_pylist() == [2.5]
+    rated["server"]["column"] = column
+    with pytest.raises(InputError, match=f"own_returned:Rated': its `columns` has '{column}': must be a new name"):
+        raysim.run(rated, here / "taken", inline=True)
 
 
 def test_a_column_of_an_option_of_a_user_is_in_the_rows_of_client_updates(
