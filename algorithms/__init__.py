@@ -47,14 +47,14 @@ from algorithms.options.importance import Importance
 from algorithms.options.own_selection import OwnSelection, SelectionContext
 from algorithms.options.privacy import AdaptiveClip, Privacy
 from algorithms.options.robust import Robust
-from algorithms.options.stages import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK
+from algorithms.options.stages import Changes, Clip, Message, Noise, Quantise, RandomK, Sign, Stage, TopK
 from algorithms.options.topology import Topology
 from algorithms.options.uplink import Uplink
 from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
 from algorithms.parts.algorithm import Algorithm, phases
 from algorithms.parts.arrivals import Arrivals, Concurrent, Drawn, matching, parallelism
 from algorithms.parts.clustered import ChoiceContext, OwnChoice
-from algorithms.parts.option import Option
+from algorithms.parts.option import Conflict, Draft, Option, Received
 from algorithms.parts.rules import AfterRound, LossAgreement, Rule, SteadyStatistics
 from algorithms.parts.schedule import Participation, Rounds, Schedule
 from algorithms.parts.server import Assign, Mix, Momentum, Server, Stretched, WeightedMix
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output
     from algorithms.core.state import State, TravellingModel, begin
     from algorithms.options.measures import BatchStatistics, Divergence
-    from algorithms.parts.client_update import ClientInput, ClientUpdates
+    from algorithms.parts.client_update import ClientInput, ClientUpdates, Trained
     from algorithms.rounds.next_round import aggregated_model, current_model, next_round, start_round
     from algorithms.rounds.round import PendingRound, start_synchronous
     from algorithms.training.augment import Augment, Augmented
@@ -103,6 +103,7 @@ __all__ = [
     "BatchStatistics",
     "Block",
     "Census",
+    "Changes",
     "ChoiceContext",
     "ClientData",
     "ClientInput",
@@ -111,12 +112,14 @@ __all__ = [
     "Clip",
     "Compute",
     "Concurrent",
+    "Conflict",
     "DamagedError",
     "DeviceTable",
     "Devices",
     "DivergedError",
     "Divergence",
     "Downlink",
+    "Draft",
     "Drawn",
     "DrawnDevices",
     "Edges",
@@ -139,6 +142,7 @@ __all__ = [
     "Mean",
     "Median",
     "Memory",
+    "Message",
     "Method",
     "Mix",
     "Momentum",
@@ -160,6 +164,7 @@ __all__ = [
     "Purpose",
     "Quantise",
     "RandomK",
+    "Received",
     "Resident",
     "Robust",
     "RoundReport",
@@ -180,6 +185,7 @@ __all__ = [
     "Sum",
     "TopK",
     "Topology",
+    "Trained",
     "Trainer",
     "TravellingModel",
     "TrimmedMean",
@@ -253,8 +259,7 @@ __all__ = [
 
 # torch takes seconds to import, and an algorithm is described without it.
 _MODULES = {
-    "ClientInput": "algorithms.parts.client_update",
-    "ClientUpdates": "algorithms.parts.client_update",
+    **dict.fromkeys(("ClientInput", "ClientUpdates", "Trained"), "algorithms.parts.client_update"),
     **dict.fromkeys(("Block", "Fleet", "Function", "Outcome", "Output"), "algorithms.core.fleet"),
     "Worker": "algorithms.training.worker",
     **dict.fromkeys(("aggregated_model", "current_model"), "algorithms.rounds.next_round"),

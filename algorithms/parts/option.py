@@ -110,8 +110,9 @@ Setting: TypeAlias = "Callable[[Parts, Devices | None], str]"
 class Option:
     """One departure from the plain round; each hook is the identity by default.
 
-    An option is a frozen dataclass whose fields are the keys of its table in the experiment file. Its memory lies in
-    the state under its name, as plain arrays and numbers.
+    An option is a frozen dataclass. The experiment file has tables and keys for raysim's options; one of your own comes
+    from an algorithm of your own, by `Algorithm.having`. Its memory lies in the state under its name, as plain arrays
+    and numbers.
     """
 
     name: ClassVar[str] = "option"

@@ -44,10 +44,17 @@ def part_sections() -> dict[str, list[Any]]:
     """Return the parts that algorithms are made of, by the heading of their section."""
     selections = (algorithms.Importance, algorithms.PowerOfChoice, algorithms.OwnSelection, algorithms.SelectionContext)
     arrivals = (algorithms.Arrivals, algorithms.Concurrent, algorithms.Drawn)
+    methods = (algorithms.Method, algorithms.AffineTerm, algorithms.pull)
     sections: dict[str, tuple[Any, ...]] = {
-        "The algorithm": (algorithms.Algorithm, algorithms.Option),
+        "The algorithm": (
+            algorithms.Algorithm,
+            algorithms.Option,
+            algorithms.Draft,
+            algorithms.Received,
+            algorithms.Conflict,
+        ),
         "schedule": (schedule, *arrivals, *selections),
-        "local": (algorithms.Local, algorithms.Compute, algorithms.Method, *LOSSES.values(), OwnUpdate, Context),
+        "local": (algorithms.Local, algorithms.Compute, *methods, *LOSSES.values(), OwnUpdate, Context),
         "sharing": (sharing,),
         "uplink and downlink": (uplink, algorithms.Downlink, uplink_stages),
         "weighting": (weighting,),
