@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import unwrap
+from pathlib import Path
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
@@ -16,6 +18,15 @@ def name_of(thing: object) -> str:
     """Return the name of an object's class, or of a function, as an experiment file has it: `module:name`."""
     named = thing if hasattr(thing, "__qualname__") else type(thing)
     return f"{named.__module__}:{named.__qualname__}"
+
+
+def place_of(thing: object) -> str:
+    """Return the file and line of a function, or of an object's calls, in brackets; "" if they are unknown."""
+    called: Any = thing
+    if callable(thing) and not hasattr(thing, "__code__"):
+        called = (thing if isinstance(thing, type) else type(thing)).__call__
+    code = getattr(unwrap(called), "__code__", None)
+    return f" ({Path(code.co_filename).name}, line {code.co_firstlineno})" if code else ""
 
 
 def is_own(thing: object) -> bool:
@@ -72,9 +83,11 @@ class Returned:
 
     Args:
         code: key of the file and name of the code, such as `local.update = 'mine:train'`.
+        thing: the code, a function or an object that is called; None if it has no place in a file.
     """
 
     code: str
+    thing: object = None
 
     def number(self, what: str, value: object) -> float:
         """Return a number as a float.
@@ -104,6 +117,6 @@ class Returned:
             raise self.fault(f"return names that UTF-8 can encode, and {text!a} has a lone surrogate")
         return text
 
-    def fault(self, duty: str) -> InputError:
-        """Return the error for a value that does not fulfil a duty."""
-        return InputError(f"{self.code}: must {duty}; correct it")
+    def fault(self, duty: str, remedy: str = "correct it") -> InputError:
+        """Return the error for a value that does not fulfil a duty; it names the place of the code."""
+        return InputError(f"{self.code}: must {duty}{place_of(self.thing)}; {remedy}")

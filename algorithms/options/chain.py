@@ -87,7 +87,7 @@ class StageChain(Option):
         return changes.whole()
 
     def _returned(self, stage: Stage) -> Returned:
-        return Returned(f"{self.name}.chain has {name_of(stage)!r}")
+        return Returned(f"{self.name}.chain has {name_of(stage)!r}", stage)
 
     def _order(self) -> list[str]:
         """Return the mistakes in the order of the stages."""
@@ -137,8 +137,8 @@ def _broken_duty(given: Changes, sent: object) -> str:
     if places is None and values.shape[1] == given.size:
         return ""
     if getattr(places, "shape", None) != values.shape:
-        return f"return a place for each value if it sends fewer than {given.size}; use `changes.at`"
-    duty = f"return ascending int64 places below {given.size}; use `changes.at`"
+        return f"return a place for each value if it sends fewer than {given.size}, as `changes.at` does"
+    duty = f"return ascending int64 places below {given.size}, as `changes.at` does"
     return "" if _ascend(places, given.size) else duty
 
 

@@ -106,7 +106,7 @@ class OwnSelection(Option):
 
     def _cohort(self, found: object, context: SelectionContext, most: int) -> NDArray[np.int64]:
         """Return the chosen clients in ascending order; raise InputError if the choice is impossible."""
-        returned, number = Returned(f"algorithm.sampling = {self.title!r}"), context.round
+        returned, number = Returned(f"algorithm.sampling = {self.title!r}", self.rule), context.round
         plain: Any = found.tolist() if isinstance(found, np.ndarray) else found
         listed = isinstance(plain, list | tuple)
         if wrong := [each for each in (plain if listed else [plain]) if not (listed and _is_id(each))]:
@@ -132,7 +132,7 @@ class OwnSelection(Option):
         for name, value in memory.items():
             kind = np.asarray(value).dtype if isinstance(value, np.ndarray | np.generic | int | float) else None
             if not encodes(name) or kind is None or kind.kind not in "biuf" or kind.itemsize > 8:
-                raise Returned(f"algorithm.sampling = {self.title!r}").fault(
+                raise Returned(f"algorithm.sampling = {self.title!r}", self.rule).fault(
                     f"leave context.memory with arrays of numbers by names of UTF-8, and {name!r:.80} is a "
                     f"{type(value).__name__}"
                 )

@@ -47,7 +47,7 @@ class OwnChoice:
         """Return the choices, int64 [n]; raise InputError if the rule returns anything else."""
         rule = self.rule() if isinstance(self.rule, type) else self.rule
         count, most = context.losses.shape
-        returned, chosen = Returned(f"algorithm.choose = {self.title!r}"), rule(context)
+        returned, chosen = Returned(f"algorithm.choose = {self.title!r}", rule), rule(context)
         try:
             found = np.asarray(chosen)
         except (ValueError, TypeError) as error:

@@ -69,7 +69,7 @@ def fitted_rule(rule: Server, census: Census) -> Server:
     found = rule.fitted(census) if hasattr(rule, "fitted") else rule
     if not callable(found):
         fault = f"return a rule from its method `fitted`, and returns a {type(found).__name__}"
-        raise Returned(f"server.rule = {name_of(rule)!r}").fault(fault)
+        raise Returned(f"server.rule = {name_of(rule)!r}", rule.fitted).fault(fault)
     fitted: Server = found
     return fitted
 
@@ -83,7 +83,7 @@ def applied(rule: Server, given: Given, updates: UpdateRows) -> tuple[Packed, Me
         model, memory = model.copy(), {name: value.copy() for name, value in memory.items()}
     found = rule(model, mean, total, memory, layout, **reports)
     if own and (duty := _broken_duty(found, mean)):
-        raise Returned(f"server.rule = {name_of(rule)!r}").fault(duty)
+        raise Returned(f"server.rule = {name_of(rule)!r}", rule).fault(duty)
     model, kept = found
     return model, {name: np.asarray(value) for name, value in kept.items()}
 

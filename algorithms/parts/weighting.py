@@ -24,7 +24,7 @@ def weight_of(weighting: Weighting, report: Report, client: int) -> float:
     """Return the weight of a client update; raise InputError if it is no number >= 0."""
     weight = weighting(report)
     if not isinstance(weight, float):
-        weight = Returned(f"weighting = {name_of(weighting)!r}").number("the weight", weight)
+        weight = Returned(f"weighting = {name_of(weighting)!r}", weighting).number("the weight", weight)
     if weight < 0 and isinstance(weighting, ClientLoss):  # a person sets the loss, not the part
         raise InputError(
             f"local.loss: must be >= 0, because client updates weigh by it, and is {weight:g} for client {client}; set "

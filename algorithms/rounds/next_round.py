@@ -110,7 +110,7 @@ def _fires(state: State, rows: UpdateRows, until: Rule) -> tuple[bool, Memory]:
     found: Any = until(state.round, state.rounds, reports, state.of("until"))
     if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], Mapping):
         fault = f"return whether it fires, and its memory by name, and returns {found!r:.80}"
-        raise Returned(f"until = {name_of(until)!r}").fault(fault)
+        raise Returned(f"until = {name_of(until)!r}", until).fault(fault)
     return bool(found[0]), found[1]
 
 

@@ -9,6 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from algorithms.core.errors import InputError, require
+from algorithms.core.returned import Returned
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
@@ -256,9 +257,8 @@ class OwnLoss(Loss):
         fits = shape == y.shape[:1] or shape == y.shape[:0]
         if not fits or not hasattr(losses, "is_floating_point") or not losses.is_floating_point():
             given = type(losses).__name__ if shape is None else f"{tuple(shape)} of {losses.dtype}"
-            raise InputError(
-                f"local.loss = {self.name!r}: must give a loss for each sample, {tuple(y.shape[:1])}, or one for the "
-                f"whole batch, (), and gives {given}; correct it"
+            raise Returned(f"local.loss = {self.name!r}", self.function).fault(
+                f"give a loss for each sample, {tuple(y.shape[:1])}, or one for the whole batch, (), and gives {given}"
             )
         return losses
 

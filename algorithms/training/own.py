@@ -12,7 +12,6 @@ from torch import nn
 
 from algorithms.core.batch_norm import train_mode
 from algorithms.core.entries import PERSONAL
-from algorithms.core.errors import InputError
 from algorithms.core.returned import Returned, encodes
 from algorithms.training.batches import stacked_batches
 from algorithms.training.forked import forked
@@ -41,7 +40,7 @@ class Own(Trainer):
     def __init__(self, resident: Resident, update: OwnUpdate) -> None:
         super().__init__(resident)
         self.lanes = 1
-        self._update = update
+        self._update, self._returned = update, Returned(f"local.update = {update.name!r}", update.train)
         self._made = deepcopy(resident.module)
         self._reported: Mapping[str, float] = {}
         self._personal = {
@@ -79,7 +78,7 @@ class Own(Trainer):
                 continue
             tensor = tensors.get(entry.name)
             if tensor is None or tensor.shape != entry.shape:
-                raise self._fault(f"leave the model's tensors and their shapes, and changed {entry.name!r}")
+                raise self._returned.fault(f"leave the model's tensors and their shapes, and changed {entry.name!r}")
             (stack[0] if back else tensor).copy_(tensor if back else stack[0])
 
     def reported(self, lane: int) -> Mapping[str, float]:
@@ -90,32 +89,32 @@ class Own(Trainer):
         """Copy the personal tensors into the lane."""
         if state.keys() != self._personal.keys():
             wrong = min(state.keys() ^ self._personal.keys(), key=str)
-            raise self._fault(
+            raise self._returned.fault(
                 f"leave context.state with the tensors of its `personal` ({', '.join(self._personal) or 'none'}), and "
-                f"{wrong!r} is another or missing; return it from `personal`"
+                f"{wrong!r} is another or missing",
+                "return it from `personal`",
             )
         with torch.no_grad():
             for name, kept in self._personal.items():
                 value = state[name]
                 if not isinstance(value, torch.Tensor):
-                    raise self._fault(f"leave context.state[{name!r}] as a tensor, and left a {type(value).__name__}")
+                    raise self._returned.fault(
+                        f"leave context.state[{name!r}] as a tensor, and left a {type(value).__name__}"
+                    )
                 if value.shape != kept.shape or not torch.can_cast(value.dtype, kept.dtype):
                     wanted, given = (f"{tuple(each.shape)} of {each.dtype}" for each in (kept, value))
-                    raise self._fault(f"leave context.state[{name!r}] as a tensor {wanted}, and left {given}")
+                    raise self._returned.fault(f"leave context.state[{name!r}] as a tensor {wanted}, and left {given}")
                 kept.copy_(value)
 
     def _numbers(self, reported: object) -> dict[str, float]:
         """Return the numbers of a client update, as floats."""
         if not isinstance(reported, Mapping) or "loss" not in reported:
-            raise self._fault('return numbers by name with the training loss, such as {"loss": 0.5}')
-        numbers, returned = {}, Returned(f"local.update = {self._update.name!r}")
+            raise self._returned.fault('return numbers by name with the training loss, such as {"loss": 0.5}')
+        numbers = {}
         for name, value in reported.items():
             plain = value.detach() if isinstance(value, torch.Tensor) else value
-            numbers[returned.name(name)] = returned.number(ascii(name), plain)
+            numbers[self._returned.name(name)] = self._returned.number(ascii(name), plain)
         return numbers
-
-    def _fault(self, duty: str) -> InputError:
-        return InputError(f"local.update = {self._update.name!r}: must {duty}")
 
 
 def with_personal(module: nn.Module, update: OwnUpdate) -> nn.Module:
@@ -129,9 +128,9 @@ def with_personal(module: nn.Module, update: OwnUpdate) -> nn.Module:
     given = update.personal(module)
     fits = isinstance(given, Mapping) and len(given) <= MOST_TENSORS
     if not fits or not all(_is_personal(name, each) for name, each in given.items()):
-        raise InputError(
-            f"local.update = {update.name!r}: its `personal` must return at most {MOST_TENSORS:,} real tensors by "
-            f"names of UTF-8 without a colon, and returns a {type(given).__name__}; correct it"
+        raise Returned(f"local.update = {update.name!r}", update.personal).fault(
+            f"return from `personal` at most {MOST_TENSORS:,} real tensors by names of UTF-8 without a colon, and "
+            f"returns a {type(given).__name__}"
         )
     floating = next((p.dtype for p in module.parameters()), torch.float32)
     for name, value in given.items():

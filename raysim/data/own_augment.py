@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from algorithms.core.returned import place_of
 from raysim.common.errors import InputError
 
 HALF = 24
@@ -65,7 +66,7 @@ class OwnAugmentation:
                 given = f"{tuple(found.shape)} of {found.dtype}" if tensor else f"a {type(found).__name__}"
                 raise InputError(
                     f"data.augment = {self.name!r}: must return a tensor {wanted}, like the given one, and returns "
-                    f"{given}; correct it"
+                    f"{given}{place_of(change)}; correct it"
                 )
             changed[place] = found
         return changed

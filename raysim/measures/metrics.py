@@ -319,8 +319,7 @@ def own_metric(name: str, thing: Any) -> Metric:
         thing: function of (outputs, y) that returns a number for each sample, whose mean is the metric; or an object
             whose `sums(outputs, y)` are numbers of each sample, [n, k], and whose `value(sums, samples)` is the metric.
     """
-    kinds, returned = (*CLASSES, *NUMBERS), Returned(f"evaluate.metrics = {name_of(thing)!r}")
-    function = getattr(thing, "sums", thing)
+    kinds, function = (*CLASSES, *NUMBERS), getattr(thing, "sums", thing)
 
     def sums(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = function(outputs.clone(), y.clone())  # It may change them in place.
@@ -328,6 +327,8 @@ def own_metric(name: str, thing: Any) -> Metric:
 
     if not hasattr(thing, "sums"):
         return Metric(name, mean_of(name), kinds, sums)
+
+    returned = Returned(f"evaluate.metrics = {name_of(thing)!r}", thing.value)
 
     def value(score: Score) -> Values:
         table = score.sums[name]

@@ -345,7 +345,7 @@ def client_facts(options: Iterable[Option], census: Census, seed: int) -> pa.Rec
     taken = {*UPDATES.names, REPORTED.name, OUTCOME.name, *TAKEN}
     facts = {"client": pa.array(census.clients)}
     for option in options:
-        own = Returned(f"option {option}: `client_columns`")
+        own = Returned(f"option {option}: `client_columns`", option.client_columns)
         given = option.client_columns(census, seed)
         if not isinstance(given, Mapping):
             raise own.fault(f"return arrays by name, and returns a {type(given).__name__}")

@@ -215,7 +215,7 @@ class Placed(Stage):
         return replace(changes, values=changes.values[:, :2], places=self.places)
 
 
-ASCENDING = "must return ascending int64 places below 6; use `changes.at`; correct it"
+ASCENDING = "must return ascending int64 places below 6, as `changes.at` does (test_uplink.py, line "
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,11 @@ def test_samples_that_are_no_images_are_changed_by_own_functions_alone() -> None
     ("change", "text"),
     [
         (lambda x, g: x[0], r"must return a tensor \(3, 2, 2\) of torch.float32, .* returns \(2, 2\) of torch.float32"),
-        (lambda x, g: x.double(), r"and returns \(3, 2, 2\) of torch.float64; correct it"),
-        (lambda x, g: None, "and returns a NoneType; correct it"),
+        (
+            lambda x, g: x.double(),
+            r"and returns \(3, 2, 2\) of torch.float64 \(test_own_augment.py, line \d+\); correct it",
+        ),
+        (lambda x, g: None, r"and returns a NoneType \(test_own_augment.py, line \d+\); correct it"),
         (lambda x, g: x.gone, r"must take samples of shape \(3, 2, 2\), and raised AttributeError: .*gone"),
         (lambda x, g: sys.exit(3), r"must take samples of shape \(3, 2, 2\), and raised SystemExit: 3; correct it"),
     ],

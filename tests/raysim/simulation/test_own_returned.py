@@ -263,7 +263,7 @@ def stage(name: str) -> dict[str, Any]:
         ({"local": {"update": "own_returned:text"}}, "text': must return numbers, and 'x' is a str"),
         ({"local": {"update": "own_returned:pair"}}, "pair': must return numbers, and 'x' is a Tensor"),
         ({"local": {"update": "own_returned:nothing"}}, "nothing': must return numbers by name"),
-        ({"local": {"update": "own_returned:Kept"}}, "Kept': its `personal` must return .* names of UTF-8"),
+        ({"local": {"update": "own_returned:Kept"}}, "Kept': must return from `personal` .* names of UTF-8"),
         ({"local": {"loss": "own_returned:no_loss"}}, "no_loss': must give a loss for each .* gives NoneType"),
         ({"local": {"loss": "own_returned:whole_loss"}}, "whole_loss': must give a loss .* gives .2,. of torch.int64"),
         ({"local": {"loss": "own_returned:array_loss"}}, "array_loss': must give a loss .* gives .2,. of float64"),
