@@ -109,7 +109,11 @@ class Own(Trainer):
     def _numbers(self, reported: object) -> dict[str, float]:
         """Return the numbers of a client update, as floats."""
         if not isinstance(reported, Mapping) or "loss" not in reported:
-            raise self._returned.fault('return numbers by name with the training loss, such as {"loss": 0.5}')
+            names = ", ".join(map(repr, reported)) if isinstance(reported, Mapping) else ""
+            given = f"only {names:.80}" if names else f"{reported!r:.80}"
+            raise self._returned.fault(
+                f'return numbers by name with the training loss, such as {{"loss": 0.5}}, and returns {given}'
+            )
         numbers = {}
         for name, value in reported.items():
             plain = value.detach() if isinstance(value, torch.Tensor) else value

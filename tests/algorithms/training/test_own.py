@@ -1,15 +1,25 @@
 """Client updates of a user's own: the module that they get."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
-from algorithms import Compute, Layout, Local, Resident, Sharing, trainer
+from algorithms import Compute, InputError, Layout, Local, Resident, Sharing, trainer
 from algorithms.core.batch_norm import freeze
 from algorithms.training.own_update import OwnUpdate
 from algorithms.training.work import Work
 from tests.kit.federation import perceptron
+
+
+def trained(train: Callable[..., Any], module: Any) -> None:
+    """Make one client update of four samples by a user's function."""
+    update = OwnUpdate("mine:train", train)
+    resident = Resident(module, Sharing().divide(Layout.of(module)), torch.zeros(4))
+    work = Work(torch.zeros(4, 4), torch.zeros(4, dtype=torch.int64), [np.arange(4)], torch.Generator())
+    trainer(resident, Compute("sequential"), update).train(Local(update=update), [work], 0.1)
 
 
 def test_frozen_batch_norm_normalises_by_its_own_statistics() -> None:
@@ -20,8 +30,20 @@ def test_frozen_batch_norm_normalises_by_its_own_statistics() -> None:
         seen.append((model.training, *(layer.training for layer in model)))
         return {"loss": 0.0}
 
-    update = OwnUpdate("mine:train", train)
-    resident = Resident(module, Sharing().divide(Layout.of(module)), torch.zeros(4))
-    work = Work(torch.zeros(4, 4), torch.zeros(4, dtype=torch.int64), [np.arange(4)], torch.Generator())
-    trainer(resident, Compute("sequential"), update).train(Local(update=update), [work], 0.1)
+    trained(train, module)
     assert seen == [(True, True, False, True, True)]
+
+
+@pytest.mark.parametrize(
+    ("reported", "given"),
+    [
+        (None, "None"),
+        (0.5, "0.5"),
+        ({}, "{}"),
+        ({"acc": 1.0}, "only 'acc'"),
+        ({"acc": 1.0, "f1": 0.5}, "only 'acc', 'f1'"),
+    ],
+)
+def test_numbers_without_a_loss_are_named(reported: Any, given: str) -> None:
+    with pytest.raises(InputError, match=rf'such as {{"loss": 0.5}}, and returns {given} \(test_own.py, line \d+\);'):
+        trained(lambda *_: reported, perceptron())
