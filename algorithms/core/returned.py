@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import unwrap
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 
 from algorithms.core.errors import InputError
+from algorithms.core.held import held
 
 Kind = TypeVar("Kind")
 
@@ -110,6 +113,20 @@ class Returned:
 
     def _no_number(self, what: str, value: object) -> InputError:
         return self.fault(f"return numbers, and {what} is a {type(value).__name__}")
+
+    @contextmanager
+    def keeping_nothing(self, remedy: str) -> Iterator[None]:
+        """Raise InputError if the code has changed an attribute of itself when the context ends.
+
+        Args:
+            remedy: place for such a value.
+        """
+        before = held(self.thing)
+        yield
+        after = held(self.thing)
+        for name in {**before, **after}:
+            if before.get(name, before) != after.get(name, after):
+                raise self.fault(f"keep nothing on itself, and sets {name!r}", remedy)
 
     def name(self, name: object) -> str:
         """Return a name as text; raise InputError if files cannot hold it."""

@@ -69,7 +69,7 @@ def fitted_rule(rule: Server, census: Census) -> Server:
     found = rule.fitted(census) if hasattr(rule, "fitted") else rule
     if not callable(found):
         fault = f"return a rule from its method `fitted`, and returns a {type(found).__name__}"
-        raise Returned(f"server.rule = {name_of(rule)!r}", rule.fitted).fault(fault)
+        raise Returned(f"server.rule = {name_of(rule)!r}", getattr(rule, "fitted", None)).fault(fault)
     fitted: Server = found
     return fitted
 
@@ -77,15 +77,20 @@ def fitted_rule(rule: Server, census: Census) -> Server:
 def applied(rule: Server, given: Given, updates: UpdateRows) -> tuple[Packed, Memory]:
     """Return the result of a server rule, which gets the reports of the client updates if it takes them."""
     reports: dict[str, Any] = {"updates": updates} if takes_updates(type(rule)) else {}
-    own, (model, mean, total, memory, layout) = is_own(rule), given
-    if own:
-        # A user's rule may step in place, and this model may be the best so far, or one that is being trained.
-        model, memory = model.copy(), {name: value.copy() for name, value in memory.items()}
-    found = rule(model, mean, total, memory, layout, **reports)
-    if own and (duty := _broken_duty(found, mean)):
-        raise Returned(f"server.rule = {name_of(rule)!r}", rule).fault(duty)
-    model, kept = found
+    model, kept = _of_own(rule, given, reports) if is_own(rule) else rule(*given, **reports)
     return model, {name: np.asarray(value) for name, value in kept.items()}
+
+
+def _of_own(rule: Server, given: Given, reports: Mapping[str, Any]) -> tuple[Packed, Memory]:
+    """Return the result of a user's rule; raise InputError if it does not fulfil its duties."""
+    returned, (model, mean, total, memory, layout) = Returned(f"server.rule = {name_of(rule)!r}", rule), given
+    # It may step in place, and this model may be the best so far, or one that is being trained.
+    model, memory = model.copy(), {name: value.copy() for name, value in memory.items()}
+    with returned.keeping_nothing("return it in its memory"):
+        found = rule(model, mean, total, memory, layout, **reports)
+    if duty := _broken_duty(found, mean):
+        raise returned.fault(duty)
+    return found
 
 
 def _broken_duty(found: object, mean: Packed) -> str:

@@ -248,7 +248,12 @@ class OwnLoss(Loss):
         return self._given(outputs, y).mean()
 
     def is_of_batches(self, outputs: torch.Tensor, y: torch.Tensor) -> bool:
-        return self._given(outputs[:2], y[:2]).dim() == 0
+        with self._returned.keeping_nothing("compute it anew for each batch"):
+            return self._given(outputs[:2], y[:2]).dim() == 0
+
+    @property
+    def _returned(self) -> Returned:
+        return Returned(f"local.loss = {self.name!r}", self.function)
 
     def _given(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Return the function's losses, [n] or []; raise InputError if it gives anything else."""
@@ -257,7 +262,7 @@ class OwnLoss(Loss):
         fits = shape == y.shape[:1] or shape == y.shape[:0]
         if not fits or not hasattr(losses, "is_floating_point") or not losses.is_floating_point():
             given = type(losses).__name__ if shape is None else f"{tuple(shape)} of {losses.dtype}"
-            raise Returned(f"local.loss = {self.name!r}", self.function).fault(
+            raise self._returned.fault(
                 f"give a loss for each sample, {tuple(y.shape[:1])}, or one for the whole batch, (), and gives {given}"
             )
         return losses

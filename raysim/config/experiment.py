@@ -27,7 +27,7 @@ from raysim.config.data import DataTable, data_of
 from raysim.config.hints import hinted
 from raysim.config.model import ModelTable, model_of
 from raysim.config.options import Tell, option_tables, options_of
-from raysim.config.own_notices import generator_notices, own_code_notices
+from raysim.config.own_notices import module_notices, own_code_notices
 from raysim.config.read import algorithm_names
 from raysim.config.tables import (
     CheckpointTable,
@@ -211,8 +211,8 @@ class Experiment(TopLevelKeys):
 
     @property
     def own_code_notices(self) -> list[str]:
-        """Notices of foreign code that the experiment runs, and of a generator that it holds."""
-        return own_code_notices([*self.named, *self.watch.loggers]) + generator_notices(self.own_code)
+        """Notices of foreign code that the experiment runs, and of state that its modules have."""
+        return own_code_notices([*self.named, *self.watch.loggers]) + module_notices(self.own_code)
 
     @property
     def named(self) -> list[str]:

@@ -1,14 +1,23 @@
-"""Notices of the user's own code: whose code runs, and a random generator that no key seeds."""
+"""Notices of the user's own code: whose code runs, and state of its modules that no key seeds and no checkpoint has."""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import random
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, MutableSequence, MutableSet
 from types import ModuleType
+from typing import Any
 
 from raysim.config.own import OURS
+
+CHANGING = (
+    *("add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft", "remove"),
+    *("setdefault", "subtract", "update"),
+)
+"""Methods of Python's containers that change them."""
 
 
 def own_code_notices(names: Iterable[str]) -> list[str]:
@@ -21,8 +30,13 @@ def own_code_notices(names: Iterable[str]) -> list[str]:
     ]
 
 
-def generator_notices(modules: Iterable[ModuleType]) -> list[str]:
-    """Return a notice if a module holds a random generator of its own, which no key seeds."""
+def module_notices(modules: Iterable[ModuleType]) -> list[str]:
+    """Return notices of the first random generator and of the first variable that the modules' functions change."""
+    modules = list(modules)
+    return [*_generator_notices(modules), *_variable_notices(modules)]
+
+
+def _generator_notices(modules: Iterable[ModuleType]) -> list[str]:
     import numpy as np  # late, as torch: a wrong file is refused without them
 
     kinds: list[type] = [np.random.Generator, np.random.RandomState, random.Random]
@@ -34,3 +48,45 @@ def generator_notices(modules: Iterable[ModuleType]) -> list[str]:
         "number of actors; make it where you draw: np.random.default_rng(np.random.randint(2**31, size=4))"
         for module, name in held[:1]
     ]
+
+
+def _variable_notices(modules: Iterable[ModuleType]) -> list[str]:
+    found = [(module.__name__, *change) for module in modules for change in _changes(module)]
+    return [
+        f"{module}.{function} changes {module}.{name}, which is in no checkpoint, and which each actor has for itself: "
+        "the result may differ with the number of actors and after a resume; keep it in context.state, or in the "
+        "memory of a rule"
+        for module, function, name in found[:1]
+    ]
+
+
+def _changes(module: ModuleType) -> Iterator[tuple[str, str]]:
+    """Yield a function of a module, and a variable of the module that it changes, by their names."""
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError, SyntaxError):  # It has no source.
+        return
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        nodes = list(ast.walk(function))
+        shared = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+        stored = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+        own = (stored | {node.arg for node in nodes if isinstance(node, ast.arg)}) - shared
+        names = [*sorted(stored & shared), *(name for node in nodes if (name := _changed(node, vars(module))))]
+        yield from ((function.name, name) for name in names if name not in own)
+
+
+def _changed(node: ast.AST, variables: Mapping[str, Any]) -> str:
+    """Return the name of the variable whose content a node of the syntax changes; "" if it changes none."""
+    changed: ast.AST | None = None
+    kinds: tuple[type, ...] = (object,)
+    if isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
+        changed = node.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
+        changed, kinds = node.func.value, (MutableMapping, MutableSequence, MutableSet)
+    while isinstance(changed, ast.Subscript | ast.Attribute):
+        changed = changed.value
+    name = changed.id if isinstance(changed, ast.Name) else ""
+    value = variables.get(name)
+    return name if name in variables and isinstance(value, kinds) and not isinstance(value, ModuleType) else ""

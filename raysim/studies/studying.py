@@ -15,7 +15,7 @@ from partitioning.common.disk import DiskFullError, write_whole
 from raysim.common.errors import InputError, StoppedError, one_input_error
 from raysim.common.surface import call
 from raysim.config import own
-from raysim.config.own_notices import generator_notices, own_code_notices
+from raysim.config.own_notices import module_notices, own_code_notices
 from raysim.config.read import module_folders, read
 from raysim.fleet.machine import settled
 from raysim.simulation.options import RunOptions
@@ -124,7 +124,7 @@ def _opened(
 def _planned(plan: Study, folder: Path, board: Board) -> Course:
     """Make the populations, check everything that needs no training, and return the study's course."""
     names = own.names_in(plan.raw)
-    for text in own_code_notices(names) + generator_notices(own.modules_of(names)):
+    for text in own_code_notices(names) + module_notices(own.modules_of(names)):
         LOG.info(text)
         board.notice(text)
     with settled(max(dataset.experiment.fleet.cpus_per_actor for dataset in plan.datasets)):

@@ -192,3 +192,23 @@ class Double:
 def test_a_rule_returns_the_numbers_that_it_names(column: str, federation: Federation) -> None:
     with pytest.raises(InputError, match=f"Counts': must return the number '{column}', which its `columns` names, in "):
         measured(replace(fedavg(Participation(), LOCAL), server=Counts((column,))), federation)
+
+
+class Velocity:
+    """Momentum as one writes it in PyTorch."""
+
+    def __init__(self, beta: float = 0.9) -> None:
+        self.beta, self.v = beta, 0.0
+
+    def __call__(
+        self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout
+    ) -> tuple[Packed, Memory]:
+        self.v = self.beta * self.v + (mean.floats - model.floats)
+        return Packed(model.floats + self.v, mean.integers), memory
+
+
+def test_a_rule_that_keeps_something_on_itself_is_refused(federation: Federation) -> None:
+    algorithm = replace(fedavg(Participation(), LOCAL), server=Velocity())
+    fleet = federation(DATA, perceptron(), algorithm.sharing)
+    with pytest.raises(InputError, match=r"Velocity': must keep nothing on itself, and sets 'v' \(.*return it in its"):
+        simulate(algorithm, fleet, perceptron(), 1)

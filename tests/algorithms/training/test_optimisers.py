@@ -214,3 +214,15 @@ def test_wrong_optimisers_are_refused(wrong: dict[str, Any], message: str) -> No
 def test_wrong_losses_are_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_a_loss_that_keeps_something_on_itself_is_refused() -> None:
+    class Warmup:
+        calls = 0
+
+        def __call__(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return outputs.sum(1) / self.calls
+
+    with pytest.raises(InputError, match="must keep nothing on itself, and sets 'calls'"):
+        OwnLoss("mine:Warmup", Warmup()).is_of_batches(torch.zeros(2, 3), torch.zeros(2))

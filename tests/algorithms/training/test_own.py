@@ -47,3 +47,19 @@ def test_frozen_batch_norm_normalises_by_its_own_statistics() -> None:
 def test_numbers_without_a_loss_are_named(reported: Any, given: str) -> None:
     with pytest.raises(InputError, match=rf'such as {{"loss": 0.5}}, and returns {given} \(test_own.py, line \d+\);'):
         trained(lambda *_: reported, perceptron())
+
+
+class Counting:
+    def __init__(self) -> None:
+        self.seen: dict[int, int] = {}
+
+    def __call__(self, model: Any, batches: Any, context: Any) -> dict[str, float]:
+        self.seen[context.client] = self.seen.get(context.client, 0) + 1
+        return {"loss": 0.0}
+
+
+def test_an_update_that_keeps_something_on_itself_is_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"must keep nothing on itself, and sets 'seen' \(.*\); keep it in context.state"
+    ):
+        trained(Counting(), perceptron())

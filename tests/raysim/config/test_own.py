@@ -1,5 +1,6 @@
 """A user's own algorithm, from a module that nobody but the experiment knows."""
 
+import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import raysim
 from raysim.common.errors import InputError, OwnCodeError
 from raysim.config.experiment import Experiment
 from raysim.config.own import source_folders
-from raysim.config.own_notices import generator_notices
+from raysim.config.own_notices import module_notices
 from raysim.config.read import changed
 from raysim.watching.progress import Watcher
 from tests.kit.runs import quick_run
@@ -288,8 +289,65 @@ def test_what_a_part_raises_on_an_actor_says_where(folder: Path, two_actors: ray
 def test_a_generator_that_no_key_seeds_is_told(line: str, told: bool) -> None:
     module = ModuleType("holder")
     exec(f"import random, torch, numpy as np; {line}", vars(module))
-    found = generator_notices([module])
+    found = module_notices([module])
     assert [text.partition(" that")[0] for text in found] == ["holder.G is a random generator"] * told
+
+
+VARIABLES = """
+import os
+from collections import Counter, deque
+
+COUNT, LOG, TOTAL, SEEN, QUEUE, RATES = {{}}, [], 0, Counter(), deque(), {{"lr": 0.1}}
+
+
+class Rule:
+    calls = 0
+
+
+class Bar:
+    def update(self): ...
+
+
+BAR = Bar()
+
+
+def train(model, x, LOCAL=None):
+    {line}
+    return RATES["lr"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("COUNT[x] = 1", "COUNT"),
+        ("COUNT[x][0] += 1", "COUNT"),
+        ("del COUNT[x]", "COUNT"),
+        ("LOG.append(x)", "LOG"),
+        ("COUNT.setdefault(x, []).append(1)", "COUNT"),
+        ("SEEN.update(x)", "SEEN"),
+        ("QUEUE.popleft()", "QUEUE"),
+        ("global TOTAL; TOTAL += 1", "TOTAL"),
+        ("Rule.calls += 1", "Rule"),
+        ("train.calls = 1", "train"),
+        ("LOG = []; LOG.append(x)", None),
+        ("x.append(1); x[0] = 1", None),
+        ("COUNT.get(x)", None),
+        ("BAR.update()", None),
+        ("os.environ['X'] = '1'", None),
+        ("TOTAL = 1", None),
+    ],
+)
+def test_a_variable_of_a_module_that_a_function_changes_is_told(
+    line: str, name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_variables.py").write_text(VARIABLES.format(line=line))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_variables", raising=False)
+    found = module_notices([importlib.import_module("own_variables")])
+    assert [text.partition(", which")[0] for text in found] == (
+        [f"own_variables.train changes own_variables.{name}"] if name else []
+    )
 
 
 def test_a_link_to_own_code_is_followed_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,101 @@
+"""State that a user's own code keeps on itself: each change is seen, and nothing else."""
+
+import random
+from collections import defaultdict, deque
+from collections.abc import Callable
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from algorithms import Local
+from algorithms.core.errors import InputError
+from algorithms.core.held import MOST, held
+from algorithms.core.returned import Returned
+
+
+class Own:
+    shared: ClassVar[dict[str, int]] = {}
+    count = 0
+
+    def __init__(self) -> None:
+        self.number, self.nothing, self.text = 0.5, float("nan"), "a"
+        self.nested = [1, {2: {3}}]
+        self.array, self.tensor, self.half = np.zeros(3), torch.zeros(3), torch.zeros((), dtype=torch.bfloat16)
+        self.sparse = torch.eye(3).to_sparse()
+        self.module = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Dropout(0.5))
+        self.numpy, self.python, self.torch = np.random.default_rng(0), random.Random(0), torch.Generator()
+        self.lists, self.queue = defaultdict[int, list[int]](list), deque([1])
+        self.function: Callable[[], int] = lambda: 0
+        self.long = list(range(MOST + 1))
+        self.local = Local()
+        self.itself = self
+
+    @cached_property
+    def following(self) -> float:
+        return self.number
+
+    def __call__(self) -> None: ...
+
+
+CHANGES: dict[str, Callable[[Own], object]] = {
+    "shared": lambda own: own.shared.update(a=1),
+    "count": lambda own: setattr(Own, "count", 1),
+    "number": lambda own: setattr(own, "number", 0.6),
+    "text": lambda own: setattr(own, "text", "b"),
+    "another": lambda own: setattr(own, "another", None),
+    "nested": lambda own: own.nested[1][2].add(4),  # type: ignore[index]
+    "array": lambda own: own.array.__setitem__(0, 1),
+    "tensor": lambda own: own.tensor.data.add_(1),
+    "half": lambda own: own.half.add_(1),
+    "module": lambda own: own.module(torch.ones(3, 2)),
+    "numpy": lambda own: own.numpy.random(),
+    "python": lambda own: own.python.random(),
+    "torch": lambda own: torch.rand(1, generator=own.torch),
+    "lists": lambda own: own.lists[0],
+    "queue": lambda own: own.queue.append(2),
+    "function": lambda own: setattr(own, "function", lambda: 1),
+    "long": lambda own: own.long.append(0),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Own, "count", 0)
+    monkeypatch.setattr(Own, "shared", {})
+    own = Own()
+    before = held(own)
+    CHANGES[name](own)
+    after = held(own)
+    changed = [each for each in {**before, **after} if before.get(each, 0) != after.get(each, 1)]
+    assert changed == [name]
+
+
+def test_reading_is_no_change() -> None:
+    own = Own()
+    before = held(own)
+    with torch.no_grad():
+        own.module.eval()(torch.ones(3, 2))
+    own.module.train()
+    assert own.following == 0.5 and own.local.arithmetic is not None
+    assert held(own) == before and held(own.__call__) == before
+
+
+def test_an_attribute_of_a_function_is_seen() -> None:
+    def train() -> None:
+        train.calls = 1  # type: ignore[attr-defined]
+
+    with (
+        pytest.raises(InputError, match=r"must keep nothing on itself, and sets 'calls' \(test_held.py, .*\); use x"),
+        Returned("key = 'x:y'", train).keeping_nothing("use x"),
+    ):
+        train()
+
+
+def test_an_error_of_the_code_comes_first() -> None:
+    own = Own()
+    with pytest.raises(ZeroDivisionError), Returned("key = 'x:y'", own).keeping_nothing("use x"):
+        own.number = 1 / 0
