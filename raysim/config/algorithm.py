@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import partial
+from operator import attrgetter
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -23,6 +24,7 @@ from raysim.common.errors import InputError, MistakesError, each_error, every, o
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, known, part, signature_of, table_of
 from raysim.config.edges import EdgesTable
+from raysim.config.ignored import ignored_key
 from raysim.config.model import ModelTable, model_of
 from raysim.config.options import OptionTable, Tell, option_tables, options_of
 from raysim.config.privacy import PrivacyTable
@@ -118,19 +120,22 @@ class AlgorithmTable(ConfigTable):
         """
         try:
             with one_input_error(), own.secluded(*self.named):
-                algorithm = own.resolve("algorithm.name", self.name, ALGORITHMS)(
-                    Participation(
-                        self.fraction,
-                        self.cohort,
-                        cohort_rule(self.sampling, self.oort, self.candidates),
-                        self.active,
-                        Reporting(self.over, self.deadline, self.late),
-                    ),
-                    _local_of(self.local),
-                    own.resolve("server.rule", self.server.rule, SERVERS)(**self.server.rule_keys),
-                    **self.beyond(AlgorithmTable) | choice_of(getattr(self, CHOOSE, "")),
+                function = own.resolve("algorithm.name", self.name, ALGORITHMS)
+                participation = Participation(
+                    self.fraction,
+                    self.cohort,
+                    cohort_rule(self.sampling, self.oort, self.candidates),
+                    self.active,
+                    Reporting(self.over, self.deadline, self.late),
                 )
+                local = _local_of(self.local)
+                server = own.resolve("server.rule", self.server.rule, SERVERS)(**self.server.rule_keys)
+                keys = self.beyond(AlgorithmTable) | choice_of(getattr(self, CHOOSE, ""))
+                algorithm = function(participation, local, server, **keys)
                 if isinstance(algorithm, Algorithm):
+                    if ":" in self.name:
+                        default = signature_of(function).parameters["server"].default
+                        self._check_ignored(ignored_key(algorithm, participation, local, server, default))
                     algorithm = algorithm.having(*filter(None, (each.option(self) for each in self.options)))
         except (InputError, KeyboardInterrupt):
             raise
@@ -146,6 +151,13 @@ class AlgorithmTable(ConfigTable):
         with one_input_error():
             rule = self.server.aggregation
             return algorithm if isinstance(rule, Mean) else algorithm.having(Robust(rule))
+
+    def _check_ignored(self, ignored: tuple[str, str] | None) -> None:
+        """Raise InputError if the user's own algorithm ignores a key, given with the reason and the remedy."""
+        if ignored is not None:
+            key, reason = ignored
+            value = attrgetter(key.removeprefix("algorithm."))(self)
+            raise InputError(f"{key} = {value!r}: must be left out for {self.name}, which {reason}")
 
     @property
     def options(self) -> list[OptionTable]:

@@ -1,0 +1,96 @@
+"""Keys of a file that a user's own algorithm ignores are refused; those that it derives something from are not."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysim.common.errors import InputError
+from raysim.config.experiment import Experiment
+
+MODULE = """
+from dataclasses import dataclass, replace
+
+from algorithms import (
+    Algorithm, Assign, Local, Momentum, Packed, Participation, Rounds, Samples, Server, Sharing, fedavg, phases
+)
+
+
+@dataclass(frozen=True)
+class Half:
+    server: object = None
+
+    def __call__(self, model, mean, total, memory, layout):
+        return mean, memory
+
+
+def stepping(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
+    return replace(fedavg(participation, local), server=Half())
+
+
+def wrapping(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
+    return replace(fedavg(participation, local), server=Half(server))
+
+
+def later(participation: Participation, local: Local, server: Server = Momentum()) -> Algorithm:
+    return phases(fedavg(participation, Local()), (2, fedavg(participation, replace(local, momentum=0.5), server)))
+
+
+def drawing(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
+    return Algorithm(Rounds(Participation(cohort=3)), local, Sharing(), Samples(), server)
+
+
+def doubling(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
+    return fedavg(replace(participation, cohort=2 * participation.cohort), replace(local, lr=2 * local.lr), server)
+
+
+def training(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
+    return fedavg(participation, Local(lr=0.01), server)
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "own_ignoring.py").write_text(MODULE)
+    yield tmp_path
+    sys.modules.pop("own_ignoring", None)
+
+
+def experiment(folder: Path, name: str, keys: dict[str, Any]) -> Experiment:
+    raw = {"rounds": 1, "data": {"dataset": "digits"}, "partition": {"scheme": "iid", "clients": 5}, **keys}
+    raw["algorithm"] = {"name": f"own_ignoring:{name}", **keys.get("algorithm", {})}
+    return Experiment.of(raw, [folder])
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "message"),
+    [
+        ("stepping", {"server": {"rule": "adam"}}, "server.rule = 'adam': must be left out for own_ignoring:stepping"),
+        ("drawing", {"algorithm": {"cohort": 2}}, "algorithm.cohort = 2: must be left out for own_ignoring:drawing"),
+        ("drawing", {"algorithm": {"sampling": "size"}}, "algorithm.sampling = 'size': must be left out for own_"),
+        ("drawing", {"algorithm": {"active": 0.5}}, r"algorithm.active = 0.5: .* use replace\(participation, \.\.\.\)"),
+        ("training", {"local": {"lr": 0.5}}, "local.lr = 0.5: must be left out for own_ignoring:training, which has a"),
+        ("training", {"local": {"loss": "binary"}}, "local.loss = 'binary': must be left out for"),
+    ],
+)
+def test_an_ignored_key_is_refused(here: Path, name: str, keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        experiment(here, name, keys)
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("stepping", {"server": {"rule": "assign"}, "algorithm": {"cohort": 2}, "local": {"lr": 0.5}}),
+        ("wrapping", {"server": {"rule": "adam"}}),
+        ("later", {"server": {"rule": "momentum", "beta": 0.5}, "local": {"lr": 0.5, "momentum": 0.9}}),
+        ("drawing", {"algorithm": {"cohort": 3}, "server": {"rule": "adam"}}),
+        ("doubling", {"algorithm": {"cohort": 2}, "local": {"lr": 0.5}}),
+        ("training", {"local": {"lr": 0.01}}),
+        ("training", {"local": {"execution": "sequential"}}),
+    ],
+)
+def test_a_key_that_is_used_or_the_default_is_taken(here: Path, name: str, keys: dict[str, Any]) -> None:
+    assert experiment(here, name, keys).algorithm[0].name == f"own_ignoring:{name}"
