@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from functools import cache, cached_property
 from types import MethodType, NoneType
 from typing import Any
 from zlib import crc32
-
-import torch
 
 SIMPLE = (str, bytes, int, NoneType)
 """Classes of values that are compared as they are."""
@@ -53,8 +52,9 @@ def _fingerprint(value: Any, above: tuple[int, ...] = ()) -> object:
         return value
     if id(value) in above or isinstance(value, type):
         return id(value)
+    torch = sys.modules.get("torch")  # a file is checked without it
     try:
-        if isinstance(value, torch.Tensor):
+        if torch is not None and isinstance(value, torch.Tensor):
             return value.shape, crc32(value.detach().cpu().flatten().view(torch.uint8).numpy().data)
         if isinstance(value, float | complex):
             return repr(value)  # NaN differs from itself
