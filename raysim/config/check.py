@@ -131,7 +131,7 @@ def _table_of(function: Callable[..., Any], skip: tuple[str, ...], base: type[An
     hints = _hints(function.__init__ if inspect.isclass(function) else function, given)
     own = fields(function) if is_dataclass(function) else ()
     made = {field.name: field.default_factory() for field in own if field.default_factory is not MISSING}
-    keys = {name: (hints[name], made.get(name, each.default)) for name, each in given.items()}
+    keys = {name: (hints.get(name, type(each.default)), made.get(name, each.default)) for name, each in given.items()}
     return table_with(getattr(function, "__name__", "table"), keys, base)
 
 

@@ -230,7 +230,7 @@ def _key_fault(function: Callable[..., Any], passed: Collection[str], taken: Col
         clash: reason against such a name.
     """
     keys = {key: each for key, each in signature(function).parameters.items() if key not in passed}
-    if bare := [key for key, each in keys.items() if each.annotation is Parameter.empty]:
+    if bare := [key for key, each in keys.items() if not _has_type(each)]:
         return f"{bare[0]} has no annotation"
     if double := [key for key in keys if key in taken]:
         return f"{double[0]} {clash}"
@@ -239,6 +239,11 @@ def _key_fault(function: Callable[..., Any], passed: Collection[str], taken: Col
     except Exception as error:  # The user's annotations may raise anything.
         return f"its parameters cannot be read ({str(error).partition(chr(10))[0]})"
     return ""
+
+
+def _has_type(parameter: Parameter) -> bool:
+    """Return whether a parameter has an annotation, or a default whose type is that of a key."""
+    return parameter.annotation is not Parameter.empty or isinstance(parameter.default, bool | int | float | str)
 
 
 def modules_of(names: Iterable[str]) -> list[ModuleType]:

@@ -45,7 +45,7 @@ class Whole:
 
 
 class Bare:
-    def __init__(self, share=0.5):
+    def __init__(self, share):
         self.share = share
 
     def __call__(self, model, mean, total, memory, layout):
@@ -71,7 +71,7 @@ def other(participation, local, server=Assign()):
     return "no algorithm"
 
 
-def bare(participation, local, server=Assign(), *, key=1): ...
+def bare(participation, local, server=Assign(), *, key): ...
 def loose(participation, local, server=Assign(), key: int = 1): ...
 def first(local, participation, server=Assign()): ...
 def taken(participation, local, server=Assign(), *, cohort: int = 1): ...
@@ -92,6 +92,10 @@ class Dividing:
 
 def dividing(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
     return Algorithm(Rounds(participation), local, Sharing(), Dividing(), server)
+
+
+def plain(participation, local, server=Assign(), *, exponent=0.5, aggregate_every=1):
+    return mine(participation, local, server, exponent=exponent, aggregate_every=aggregate_every)
 
 
 def stepping(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
@@ -195,6 +199,16 @@ def test_its_own_server_rule_has_keys_as_well(folder: Path) -> None:
     assert repr(Experiment.of(ours, [folder]).algorithm[0].compose().server) == "Whole(share=1.0)"
     with pytest.raises(InputError, match=r"server.rule = 'own_algorithm:Bare': .* share has no annotation"):
         Experiment.of({**ours, "server": {"rule": "own_algorithm:Bare"}}, [folder])
+
+
+def test_a_key_without_an_annotation_has_the_type_of_its_default(folder: Path) -> None:
+    def table(**keys: Any) -> Any:
+        return Experiment.of({**BASE, "algorithm": {"name": "own_algorithm:plain", **keys}}, [folder]).algorithm[0]
+
+    assert "Power(exponent=2.0)" in repr(table(exponent=2, aggregate_every=2).compose())
+    for key, value in ("exponent", "x"), ("aggregate_every", 0.5):
+        with pytest.raises(InputError, match=rf"algorithm.{key} = {value!r}"):
+            table(**{key: value})
 
 
 def test_its_keys_are_checked_and_changed_by_the_function_s_name(folder: Path) -> None:
