@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from algorithms.core.returned import place_of
 from partitioning.common.paths import absolute
 from raysim.common.errors import InputError, unknown
 from raysim.config.check import ConfigTable, signature_of, table_of
@@ -188,14 +189,20 @@ def check_shape(name: str, function: Callable[..., Any], taken: Collection[str])
         InputError: the parameters have another shape, or one of them is taken.
     """
     parameters = signature(function).parameters
-    if tuple(parameters)[:3] != PARTS or parameters["server"].default is Parameter.empty:
-        wrong = "its first parameters are others"
+    if tuple(parameters)[:3] != PARTS:
+        missing = [part for part in PARTS if part not in parameters]
+        wrong = f"it has no {missing[0]}" if missing else f"it begins with ({', '.join([*parameters][:3])})"
+    elif parameters["server"].default is Parameter.empty:
+        wrong = "server has no default"
     elif loose := [key for key, each in parameters.items() if key not in PARTS and each.kind is not each.KEYWORD_ONLY]:
         wrong = f"{loose[0]} is not keyword-only"
     else:
         wrong = _key_fault(function, PARTS, taken, "is a key of every algorithm")
     if wrong:
-        raise InputError(f"algorithm.name = {name!r}: must be of the shape `{FORM}`, and {wrong}; change the function")
+        raise InputError(
+            f"algorithm.name = {name!r}: must be of the shape `{FORM}`, and {wrong}{place_of(function)}; change the "
+            "function"
+        )
 
 
 def check_model(name: str, model: Callable[..., Any], own: Collection[str], taken: Collection[str]) -> None:
@@ -217,7 +224,9 @@ def check_model(name: str, model: Callable[..., Any], own: Collection[str], take
         passed = [key for key in parameters if key not in own]
         wrong = _key_fault(model, passed, taken, "is taken: every model has it")
     if wrong:
-        raise InputError(f"model.name = {name!r}: must be of the shape `{MODEL_FORM}`, and {wrong}; change it")
+        raise InputError(
+            f"model.name = {name!r}: must be of the shape `{MODEL_FORM}`, and {wrong}{place_of(model)}; change it"
+        )
 
 
 def _key_fault(function: Callable[..., Any], passed: Collection[str], taken: Collection[str], clash: str) -> str:

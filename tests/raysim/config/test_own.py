@@ -74,6 +74,8 @@ def other(participation, local, server=Assign()):
 def bare(participation, local, server=Assign(), *, key): ...
 def loose(participation, local, server=Assign(), key: int = 1): ...
 def first(local, participation, server=Assign()): ...
+def serverless(participation, local, *, key: int = 1): ...
+def undefaulted(participation, local, server): ...
 def taken(participation, local, server=Assign(), *, cohort: int = 1): ...
 class Odd: ...
 def odd(participation, local, server=Assign(), *, key: Odd = Odd()): ...
@@ -233,7 +235,12 @@ def test_its_keys_are_checked_and_changed_by_the_function_s_name(folder: Path) -
         ("own_algorithm:other", "must return an Algorithm, and returned a str"),
         ("own_algorithm:bare", "of the shape .* and key has no annotation"),
         ("own_algorithm:loose", "key is not keyword-only"),
-        ("own_algorithm:first", "its first parameters are others"),
+        (
+            "own_algorithm:first",
+            r"and it begins with \(local, participation, server\) \(own_algorithm.py, line \d+\); change the function",
+        ),
+        ("own_algorithm:serverless", r"and it has no server \(own_algorithm.py, line \d+\)"),
+        ("own_algorithm:undefaulted", "and server has no default"),
         ("own_algorithm:taken", "cohort is a key of every algorithm"),
         ("own_algorithm:torn", r"its parameters cannot be read \(name 'Nowhere' is not defined"),
         (
@@ -241,7 +248,7 @@ def test_its_keys_are_checked_and_changed_by_the_function_s_name(folder: Path) -
             r"must be composed, and raised KeyError: 'gone' \(.*own_algorithm.py, line \d+, in c",
         ),
         ("own_algorithm:odd", "its parameters cannot be read .*Odd"),
-        ("own_algorithm:Rounds", "its first parameters are others"),
+        ("own_algorithm:Rounds", "and it has no local"),
         ("own algorithm:mine", "must be module:function"),
         ("needy:mine", "needy must be importable, and needs nothing_of_the_kind"),
         ("broken:mine", "broken must be importable .SyntaxError"),
