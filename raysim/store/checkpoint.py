@@ -185,10 +185,16 @@ def check_same(folder: Path, there: Mapping[str, str], here: Mapping[str, str]) 
         here: values now.
 
     Raises:
-        InputError: one differs; both values are named.
+        InputError: one differs; both values are named, or the file of the user's own code.
     """
     for key in {**there, **here}:
         if there.get(key) != here.get(key):
+            if key.endswith(".py"):  # a file of the user's own code, by its sha256
+                change = "has changed" if key in there and key in here else "is new" if key in here else "is gone"
+                raise InputError(
+                    f"{folder}: {key} {change} since the run began: must be the same, because the result depends on "
+                    "it; undo that, or start a new run"
+                )
             raise InputError(
                 f"{folder} was begun with {key} = {there.get(key)}, and here it is {here.get(key)}: must be the same, "
                 "because the result depends on it; resume it unchanged on the same kind of machine, or start a new run"

@@ -32,7 +32,7 @@ from algorithms.parts.arrivals import Arrivals, Concurrent, Flight, Timeline
 from algorithms.rounds.asynchronous import AsyncProgress
 from raysim.common.errors import InputError
 from raysim.measures.selection import EvaluationHistory
-from raysim.store.checkpoint import CLASSES, Checkpoints, Sweeper
+from raysim.store.checkpoint import CLASSES, Checkpoints, Sweeper, check_same
 from raysim.store.codec import Codec
 from raysim.store.journal import Journal, JournalMark
 from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
@@ -216,6 +216,23 @@ def test_another_machine_is_named(tmp_path: Path) -> None:
     Checkpoints(tmp_path, ALGORITHM, {"cpu": "x", "torch": "2"}).write(snapshot(1, PersonalLedger()), {})
     with pytest.raises(InputError, match="begun with cpu = x, and here it is y"):
         Checkpoints(tmp_path, ALGORITHM, {"cpu": "y", "torch": "2"}).newest(print)
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "change"),
+    [
+        ({"exp.py": "1"}, {"exp.py": "2"}, "has changed"),
+        ({"exp.py": "1"}, {}, "is gone"),
+        ({}, {"exp.py": "2"}, "is new"),
+    ],
+)
+def test_a_file_of_one_s_own_code_is_named_without_its_digest(
+    there: dict[str, str], here: dict[str, str], change: str
+) -> None:
+    with pytest.raises(
+        InputError, match=rf"^run: exp.py {change} since the run began: .*; undo that, or start a new run$"
+    ):
+        check_same(Path("run"), there, here)
 
 
 def test_files_of_personal_state_go_when_nobody_needs_them(tmp_path: Path) -> None:

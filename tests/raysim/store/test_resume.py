@@ -238,7 +238,10 @@ def test_a_step_of_one_s_own_finds_its_memory_and_its_module(tmp_path: Path, mon
     sys.modules.pop("own_step")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "code" / "own_step.py").write_text(STEP + "# mended\n")
-    with pytest.raises(InputError, match=r"was begun with .*own_step.py = .*: must be the same"):
+    with pytest.raises(
+        InputError,
+        match=r"own_step.py has changed since the run began: must be the same, .*; undo that, or start a new run",
+    ):
         raysim.resume("run", inline=True)
     (tmp_path / "code" / "own_step.py").write_text(STEP)
     sys.modules.pop("own_step")
@@ -279,7 +282,7 @@ def test_modules_beside_one_s_own_need_not_be_loaded_by_a_resume(
         quick_run(config, tmp_path / "run", inline=True, watcher=watcher, stop=watcher.stop)
     forget()
     (tmp_path / "late_helper.py").write_text(f"{helper}# mended\n")
-    with pytest.raises(InputError, match=r"was begun with late_helper.py = .*: must be the same"):
+    with pytest.raises(InputError, match=r"late_helper.py has changed since the run began"):
         quick_resume(tmp_path / "run", inline=True)
     (tmp_path / "late_helper.py").write_text(helper)
     forget()
