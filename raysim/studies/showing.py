@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow.compute as pc
+import rich.console
 from rich.console import Group
 from rich.live import Live
 
@@ -29,19 +30,32 @@ class Board(Watcher):
         """Receive the study's progress and the number of trials under way."""
 
 
-class BoardLines(Board):
+class PrintingBoard(Board):
+    """Board that prints each notice once, because the trials repeat those about their common code and data."""
+
+    def __init__(self, console: rich.console.Console) -> None:
+        self._console = console
+        self._told: set[str] = set()
+
+    def notice(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._print(f"notice: {text}")
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True, highlight=False)
+
+
+class BoardLines(PrintingBoard):
     """Board that prints lines, for an output that is no terminal."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        super().__init__(console)
         self._done, self._all = 0, 0
         self._chosen: set[tuple[str, str, str]] = set()
 
     def phase(self, text: str) -> None:
         self._print(text)
-
-    def notice(self, text: str) -> None:
-        self._print(f"notice: {text}")
 
     def ended(self, text: str) -> None:
         self._done += 1
@@ -55,21 +69,16 @@ class BoardLines(Board):
                 self._print("{}, {}: chosen {}".format(*key))
             self._chosen.add(key)
 
-    def _print(self, text: str) -> None:
-        self._console.print(text, soft_wrap=True, highlight=False)
 
-
-class LiveBoard(Board):
+class LiveBoard(PrintingBoard):
     """Board with a live table on the terminal."""
 
     def __init__(self, live: Live) -> None:
+        super().__init__(live.console)
         self._live = live
 
     def phase(self, text: str) -> None:
         self._live.update(text)
-
-    def notice(self, text: str) -> None:
-        self._live.console.print(f"notice: {text}", soft_wrap=True)
 
     def update(self, progress: StudyProgress, running: int) -> None:
         done = progress.trials.num_rows
