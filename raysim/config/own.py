@@ -301,7 +301,15 @@ def describe_error(error: BaseException, modules: Iterable[ModuleType]) -> str:
     cause = getattr(error, "cause", None) or error  # Ray wraps the error of an actor.
     file, line, function = frames[-1]
     text = " ".join(str(cause).split())
-    return f"{type(cause).__name__}: {text[:200]} ({file}, line {line}, in {function})"
+    return f"{type(cause).__name__}: {text[:200]} ({file}, line {line}, in {function}){_late_import(cause, Path(file))}"
+
+
+def _late_import(error: BaseException, file: Path) -> str:
+    """Return the remedy if a function of a file imported a module that lies beside the file; else ""."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if not name or not (file.with_name(f"{name}.py").exists() or file.with_name(name).is_dir()):
+        return ""
+    return f"; import {name} at the top of {file.name}: raysim checks and sends what is imported before the run"
 
 
 def _place(module: ModuleType) -> str | None:

@@ -82,6 +82,14 @@ def odd(participation, local, server=Assign(), *, key: Odd = Odd()): ...
 def torn(participation, local, server=Assign(), *, key: "Nowhere" = 1): ...
 
 
+def importing(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
+    return replace(mine(participation, local, server), own_round=importing_late)
+
+
+def importing_late(state, algorithm, fleet, *, last):
+    import own_late
+
+
 def composing(participation, local, server=Assign()):
     return {{}}["gone"]
 
@@ -272,11 +280,16 @@ def test_wrong_names_are_refused_in_one_line(folder: Path, name: Any, message: s
         ({"algorithm": {"name": "own_algorithm:dividing"}}, "ZeroDivisionError: .*, in __call__"),
         ({"algorithm": {"name": "own_algorithm:stepping"}}, "OSError: torn .*, in steps"),
         ({"server": {"rule": "own_algorithm:Halves"}}, "TypeError: .*, in __call__"),
+        (
+            {"algorithm": {"name": "own_algorithm:importing"}},
+            r"No module named 'own_late' .*, in importing_late\); import own_late at the top of own_algorithm.py: ",
+        ),
     ],
 )
 def test_what_its_parts_raise_is_one_line_that_says_where(folder: Path, tables: Any, message: str) -> None:
     file = folder / "experiment.toml"
     file.write_text(tomli_w.dumps({**BASE, **tables}))
+    (folder / "own_late.py").write_text("")
     watcher = Listening()
     with pytest.raises(OwnCodeError, match=message) as error:
         raysim.run(file, folder / "run", inline=True, watcher=watcher)
