@@ -18,11 +18,11 @@ from algorithms.core.keys import Purpose, Streams, generator, torch_seed
 from algorithms.core.layout import Layouts, Packed
 from algorithms.core.personal import Location
 from algorithms.core.report import NO_ROWS, Report, UpdateRows
-from algorithms.core.returned import is_own
+from algorithms.core.returned import is_own, place_of
 from algorithms.core.sums import Sum
 from algorithms.parts.weighting import Weighting, weight_of
 from algorithms.training.local import Local
-from algorithms.training.loss import labelled
+from algorithms.training.loss import OwnLoss, labelled
 from algorithms.training.reports import REPORTS, UNDRAWN, FinishedUpdate
 from algorithms.training.work import Trainer, Work
 from algorithms.training.worker import Worker
@@ -233,6 +233,11 @@ class Trained:
         """Return the counter of a client update's random draws."""
         return self.updates.counter(self.inputs[place])
 
+    def finished(self, place: int) -> FinishedUpdate:
+        """Return a client update with everything that a measurement reads."""
+        at = self.works[place], self.lanes[place], self.received[place], self.personal[place]
+        return FinishedUpdate(self.worker, self.trainer, self.updates.local, *at)
+
     def keyed(self, place: int) -> AbstractContextManager[None]:
         """Seed the default generators if a user's own code may draw from them for a client's report or weight."""
         worker, updates = self.worker, self.updates
@@ -281,8 +286,7 @@ def _report(trained: Trained, place: int, finite: bool) -> dict[str, float]:
 
 def _measured(trained: Trained, place: int, report: Report, finite: bool) -> dict[str, float]:
     """Return a report with the numbers of a user's client update, and the measurements that the algorithm needs."""
-    at = trained.works[place], trained.lanes[place], trained.received[place], trained.personal[place]
-    finished = FinishedUpdate(trained.worker, trained.trainer, trained.updates.local, *at)
+    finished = trained.finished(place)
     needs, own = trained.updates.needs, {}
     if trained.updates.local.update is not None:
         given = trained.trainer.reported(finished.lane)
@@ -306,12 +310,24 @@ def _settled(trained: Trained, rows: UpdateRows) -> UpdateRows:
         if wrong is None:
             continue
         if policy == "stop":
+            _check_own_loss(trained, i)
             raise diverged(trained.clients[i], trained.updates.round_number, wrong)
         trained.trainer.reload(trained.lanes[i], trained.received[i], trained.personal[i])
         if policy == "leave-out" or not isfinite(weights[i]):
             # Report it like a client without samples.
             steps[i], weights[i] = 0.0, trained.inputs[i].weight
     return replace(rows, report={**rows.report, "steps": steps}, weights=weights)
+
+
+def _check_own_loss(trained: Trained, place: int) -> None:
+    """Raise DivergedError if a user's own loss was not finite before the client update: no step has caused that."""
+    loss, number = trained.updates.local.loss, trained.updates.round_number
+    if isinstance(loss, OwnLoss) and not isfinite(value := REPORTS["loss_received"](trained.finished(place))):
+        remedy = "correct it" if number == 1 else "correct it, or lower local.lr"
+        raise DivergedError(
+            f"local.loss = {loss.name!r}: is {value} on the samples of client {trained.clients[place]} under the model "
+            f"that it received in round {number}{place_of(loss.function)}; {remedy}"
+        )
 
 
 def diverged(client: int, round_number: int, wrong: str) -> DivergedError:

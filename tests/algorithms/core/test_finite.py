@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import cross_entropy
 
 from algorithms import (
     Adam,
@@ -32,6 +33,7 @@ from algorithms.core.layout import Layout
 from algorithms.core.report import NO_ROWS, Report
 from algorithms.names import ALGORITHMS
 from algorithms.parts.server import next_model
+from algorithms.training.loss import OwnLoss
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import Samples, clients, named, perceptron
 from tests.kit.rounds import same, simulate
@@ -75,6 +77,20 @@ def test_every_algorithm_stops_and_names_what_was_first(name: str, federation: F
     whose = {"fedtan": "client 0", "centralized": "the union of the clients, trained as client 0"}
     if name not in ("fedasync", "fedbuff"):  # in its virtual time others may come first
         assert str(caught.value).startswith(whose.get(name, f"client {BROKEN}"))
+
+
+@pytest.mark.parametrize("way", ["sequential", "vectorised"])
+def test_a_loss_of_one_s_own_that_is_nan_before_any_step_is_named(way: str, federation: Federation) -> None:
+    loss = OwnLoss("mine:nan_loss", lambda outputs, y: cross_entropy(outputs, y, reduction="none") * torch.nan)
+    message = r"local.loss = 'mine:nan_loss': is nan on .* client 0 .* in round 1 \(test_finite.py, .*\); correct it$"
+    with pytest.raises(DivergedError, match=message):
+        run(federation, fedavg(Participation(), replace(LOCAL, loss=loss)), clients(SIZES), way, norm=False)
+
+
+def test_a_loss_of_one_s_own_that_steps_make_infinite_is_not_blamed(federation: Federation) -> None:
+    loss = OwnLoss("mine:loss", lambda outputs, y: cross_entropy(outputs, y, reduction="none"))
+    with pytest.raises(DivergedError, match=r"is not finite after .*; lower local\.lr"):
+        run(federation, fedavg(Participation(), replace(LOCAL, loss=loss, lr=1e38)), clients(SIZES), norm=False)
 
 
 LEFT_OUT = [name for name in ALGORITHMS if name not in ("fedasync", "fedbuff", "fedtan", "centralized")]
