@@ -9,8 +9,13 @@ from types import MethodType, NoneType
 from typing import Any
 from zlib import crc32
 
+import numpy as np
+
 SIMPLE = (str, bytes, int, NoneType)
 """Classes of values that are compared as they are."""
+
+LARGE = 2**20
+"""Bytes from which a tensor is compared by its identity and number of writes, and an array by its identity."""
 
 MOST = 10_000
 """Largest number of elements of a list or a dictionary that are compared; of a longer one only their number is."""
@@ -55,11 +60,15 @@ def _fingerprint(value: Any, above: tuple[int, ...] = ()) -> object:
     torch = sys.modules.get("torch")  # a file is checked without it
     try:
         if torch is not None and isinstance(value, torch.Tensor):
+            if value.nbytes > LARGE:
+                return id(value), value._version
             return value.shape, crc32(value.detach().cpu().flatten().view(torch.uint8).numpy().data)
         if isinstance(value, float | complex):
             return repr(value)  # NaN differs from itself
         if isinstance(value, list | tuple | dict) and len(value) > MOST:
             return id(value), len(value)
+        if isinstance(value, np.ndarray) and value.nbytes > LARGE:
+            return id(value)
         parts = value if isinstance(value, list | tuple) else _parts(value)
     except Exception:  # A user's object may raise anything.
         return id(value)

@@ -62,12 +62,11 @@ def fetch(download: Callable[[str], Any], root: Path, files: Sequence[str], *, a
                 (Path(stage) / name).replace(root / name)
     except Exception as error:  # a download or its unpacking may raise anything
         reason = str(error).strip().rpartition("\n")[2] or type(error).__name__
-        absent = f"{missing[0]}{f' and {len(missing) - 1} more' if missing[1:] else ''} not found in {root}"
-        # Nothing creates the folder before all files are there.
-        where = absent if root.is_dir() else f"no folder {root}"
+        more = f" and {len(missing) - 1} more" if missing[1:] else ""
+        lacks = "" if root.is_dir() else ", which does not exist"
         packed = f", or {archives[0] if len(archives) == 1 else 'the same as .gz'}," if archives else ""
         raise InputError(
-            f"{where}, and the data set could not be downloaded ({reason}): "
+            f"{missing[0]}{more} not found in {root}{lacks}, and the data set could not be downloaded ({reason}): "
             f"put the files{packed} there, or set data.root to the folder that holds them"
         ) from error
 

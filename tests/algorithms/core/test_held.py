@@ -13,7 +13,7 @@ from torch import nn
 
 from algorithms import Local
 from algorithms.core.errors import InputError
-from algorithms.core.held import MOST, held
+from algorithms.core.held import LARGE, MOST, held
 from algorithms.core.returned import Returned
 
 
@@ -26,6 +26,7 @@ class Own:
         self.nested = [1, {2: {3}}]
         self.array, self.tensor, self.half = np.zeros(3), torch.zeros(3), torch.zeros((), dtype=torch.bfloat16)
         self.sparse = torch.eye(3).to_sparse()
+        self.large, self.large_array = torch.zeros(LARGE), np.zeros(LARGE)
         self.module = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Dropout(0.5))
         self.numpy, self.python, self.torch = np.random.default_rng(0), random.Random(0), torch.Generator()
         self.lists, self.queue = defaultdict[int, list[int]](list), deque([1])
@@ -51,6 +52,8 @@ CHANGES: dict[str, Callable[[Own], object]] = {
     "array": lambda own: own.array.__setitem__(0, 1),
     "tensor": lambda own: own.tensor.data.add_(1),
     "half": lambda own: own.half.add_(1),
+    "large": lambda own: own.large.add_(1),
+    "large_array": lambda own: setattr(own, "large_array", np.ones(LARGE)),
     "module": lambda own: own.module(torch.ones(3, 2)),
     "numpy": lambda own: own.numpy.random(),
     "python": lambda own: own.python.random(),

@@ -94,7 +94,7 @@ def test_a_failed_download_names_the_missing_folder_or_the_first_missing_file(tm
         raise OSError("no network")
 
     for root, says in (
-        (tmp_path / "no", f"no folder {tmp_path / 'no'}"),
+        (tmp_path / "no", f"a and 2 more not found in {tmp_path / 'no'}, which does not exist"),
         (tmp_path, f"a and 2 more not found in {tmp_path}"),
     ):
         with pytest.raises(InputError) as error:

@@ -103,7 +103,7 @@ def test_labels_of_other_images(fashion: Path) -> None:
     ("dataset", "file"),
     [
         ("mnist", "MNIST/raw/train-images-idx3-ubyte"),
-        ("cifar10", "cifar-10-batches-py/test_batch"),
+        ("cifar10", "cifar-10-batches-py/data_batch_1 and 6 more"),
         ("svhn", "train_32x32.mat"),
         ("usps", "usps.bz2"),
         ("covertype", "covertype.parquet"),
