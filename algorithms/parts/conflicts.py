@@ -78,7 +78,7 @@ PAIRS: tuple[Conflict, ...] = (
         'set server.rule = "mix"',
     ),
     Conflict(
-        *("rule of the mean alone", "weights of single arrivals"),
+        *("server rule of the mean alone", "weights of single arrivals"),
         "be 'weighted-mix', because the mean of one model is the same at any weight",
         'set server.rule = "weighted-mix", or algorithm.staleness = "constant"',
     ),

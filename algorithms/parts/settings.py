@@ -139,7 +139,7 @@ SETTINGS: Mapping[str, Setting] = {
         lambda a: isinstance(getattr(a.server, "server", a.server), WeightedMix),
         lambda a: "server.rule = 'weighted-mix'",
     ),
-    "rule of the mean alone": _text(
+    "server rule of the mean alone": _text(
         lambda a: not (is_own(a.server) or isinstance(getattr(a.server, "server", a.server), WeightedMix)),
         lambda a: f"server = {a.server}",
     ),

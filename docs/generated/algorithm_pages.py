@@ -26,7 +26,7 @@ from raysim.config.read import recipes
 
 FACTS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_suffix("").with_name("algorithms.toml").read_text("utf-8"))
 
-OF_THE_USER = ('sampling other than "poisson"',)
+OF_THE_USER = ('sampling other than "poisson"', "server rule of the mean alone")
 """Settings that the file decides, and no algorithm."""
 
 

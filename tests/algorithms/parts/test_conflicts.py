@@ -120,7 +120,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     'late = "stale"': {"deadline": 1.0, "late": "stale"},
     "over > 1": {"over": 1.5},
     "weighted-mix": {"server": WeightedMix(0.5)},
-    "rule of the mean alone": {"server": Mix(0.5)},
+    "server rule of the mean alone": {"server": Mix(0.5)},
     "topology": {"options": (Topology(),)},
     "directed graph": {"options": (Topology(directed=True),)},
     "unequal shares": {"options": (Topology("erdos-renyi", probability=0.5, mixing="uniform"),)},
