@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Literal
 
 from algorithms.core.errors import require
+from algorithms.core.returned import is_own
 from algorithms.fedprox import with_proximal
 from algorithms.options.importance import Importance, ScoredBy
 from algorithms.parts.adaptive import Adam, Adaptive
@@ -96,7 +97,8 @@ def radfedm(
 
     Deviations: as `radfed`.
     """
-    require(isinstance(server, Mix), "server.rule", server, "'mix' for radfedm", 'set server.rule = "mix"')
+    fits = isinstance(server, Mix) or is_own(server)
+    require(fits, "server.rule", server, "'mix' for radfedm", 'set server.rule = "mix"')
     return radfed(participation, local, server, aggregate_every=aggregate_every, fewer=fewer)
 
 
@@ -124,8 +126,8 @@ def radfeda(
 
     Deviations: as `radfed`. Line 17 prints v without a square root; we take the root, as its reference [21] does.
     """
-    adaptive = isinstance(server, Adaptive)
-    require(adaptive, "server.rule", server, "'adam', 'yogi' or 'adagrad' for radfeda", 'set server.rule = "adam"')
+    fits = isinstance(server, Adaptive) or is_own(server)
+    require(fits, "server.rule", server, "'adam', 'yogi' or 'adagrad' for radfeda", 'set server.rule = "adam"')
     return radfed(participation, local, server, aggregate_every=aggregate_every, fewer=fewer)
 
 

@@ -319,10 +319,17 @@ class Draft:
         """Return the draft as one option changes it.
 
         Raises:
-            InputError: the clients to draw from, their weights and the cohort do not fit each other, or an earlier
-                option has drawn the cohort from others.
+            InputError: a user's own option leaves clients to draw from, weights and a cohort that do not fit each
+                other, or changes them after an earlier option has drawn the cohort.
         """
         after = returned(option, "attend", option.attend(self), Draft)
+        if is_own(option):
+            self._check_change(option, after)
+        after.check_cohort(option)
+        return after
+
+    def _check_change(self, option: Option, after: Draft) -> None:
+        """Raise InputError if the clients to draw from, their weights and the cohort do not fit each other."""
         kept = ("clients", "weights", "cohort")
         pairs: list[tuple[Any, Any]] = [(getattr(self, name), getattr(after, name)) for name in kept]
         if self.cohort is not None and not all(old is new or np.array_equal(old, new) for old, new in pairs):
@@ -338,8 +345,6 @@ class Draft:
                 f"option {option} leaves {len(after.clients)} clients to draw from, with `weights` of the shape "
                 f"{np.shape(after.weights)}: must be one weight for each client; narrow both"
             )
-        after.check_cohort(option)
-        return after
 
     def check_cohort(self, option: Option) -> None:
         """Raise InputError if an option drew too many clients, or no array of clients to draw from, in order."""

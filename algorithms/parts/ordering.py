@@ -33,9 +33,13 @@ def ordered(options: Iterable[Option]) -> tuple[Option, ...]:
 
 def _has_taken(option: Option) -> bool:
     """Return whether an option has a name of the engine's; a subclass of one of the engine's options keeps its name."""
+    return option.name in RESERVED or (option.name in ORDER and option.name != engine_kind(option).name)
+
+
+def engine_kind(option: Option) -> type[Option]:
+    """Return the nearest class of an option that is the engine's, perhaps `Option` itself."""
     kinds = (kind for kind in type(option).__mro__ if issubclass(kind, Option))
-    ours = next(kind for kind in kinds if kind.__module__.startswith("algorithms."))
-    return option.name in RESERVED or (option.name in ORDER and option.name != ours.name)
+    return next(kind for kind in kinds if kind.__module__.startswith("algorithms."))
 
 
 def place(option: Option | type[Option]) -> int:

@@ -59,6 +59,8 @@ SETTINGS: Sequence[tuple[Callable[[], Any], Callable[[Any], object]]] = (
     (lambda: torch.is_autocast_enabled("cuda"), lambda on: torch.set_autocast_enabled("cuda", on)),
     (_precision, _set_precision),
     (lambda: torch.backends.cudnn.benchmark, partial(setattr, torch.backends.cudnn, "benchmark")),
+    (lambda: torch.backends.cudnn.enabled, partial(setattr, torch.backends.cudnn, "enabled")),
+    (lambda: torch.backends.mkldnn.enabled, partial(setattr, torch.backends.mkldnn, "enabled")),
     (
         lambda: deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
         partial(setattr, deterministic, "fill_uninitialized_memory"),

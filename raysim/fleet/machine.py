@@ -44,6 +44,8 @@ def settle(threads: int) -> None:
     deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = False
     full_precision()
+    torch.backends.cudnn.enabled = True
+    torch.backends.mkldnn.enabled = True  # type: ignore[assignment]  # mypy sees the property and not its value
     # A notebook may have changed what every actor begins with.
     torch.set_default_dtype(torch.float32)
     torch.set_default_device(None)

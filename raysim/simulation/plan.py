@@ -201,9 +201,10 @@ def _resolved(
         LOG.info("%s: %s", name, text)
     with workers.keyed(Purpose.OWN_TRIAL):
         check_metrics(targets.metrics, *workers.model.example)
-    of_views = [f"{name}_{column}" for each in algorithm.folded for name in each.viewed for column in targets.columns]
+    options = {each.name: each for phase in algorithm.phases for each in phase.folded}.values()
+    of_views = [f"{name}_{column}" for each in options for name in each.viewed for column in targets.columns]
     measured = [*targets.columns, *columns_of(MEASURES), *of_views]
-    check_option_columns(algorithm.folded, measured)
+    check_option_columns(options, measured)
     _check_rule_columns(algorithm, measured)
     check_virtual_time(algorithm, workers.devices)
     check_updates(algorithm, census, workers.lanes or 1)

@@ -16,6 +16,7 @@ from torch import Tensor
 from algorithms import Census, Layouts, Option, PersonalStore, Privacy, State
 from algorithms.core.report import DroppedUpdates, RoundReport
 from algorithms.core.returned import Returned, encodes, is_own
+from algorithms.parts.ordering import engine_kind
 from algorithms.training.reports import own_numbers
 from partitioning.common.disk import write_whole
 from raysim.common.background import Background
@@ -312,7 +313,7 @@ def _dropped(dropped: DroppedUpdates) -> dict[str, Any]:
     }
 
 
-def check_option_columns(options: Sequence[Option], measured: Iterable[str]) -> None:
+def check_option_columns(options: Collection[Option], measured: Iterable[str]) -> None:
     """Raise InputError if a column of a user's own option is another column of `metrics.parquet`.
 
     Args:
@@ -322,8 +323,9 @@ def check_option_columns(options: Sequence[Option], measured: Iterable[str]) -> 
     ours = (column for option in options if not is_own(option) for column in option.columns)
     taken = {*metrics_schema(()).names, *measured, *Privacy.columns, *ours}
     for option in filter(is_own, options):
+        inherited = engine_kind(option).columns
         for name in option.columns:
-            if name in taken:
+            if name in taken and name not in inherited:
                 raise InputError(
                     f"option {option}: its `columns` has {name!r}: must be a new name, because metrics.parquet has "
                     "another column of it; rename it"

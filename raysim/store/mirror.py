@@ -37,12 +37,18 @@ def mirror_to(folder: Path, remote: RemoteFolder, stored: Mapping[str, State]) -
     """
     uploaded, mark = dict(stored), _mark(folder)
 
+    def note() -> None:
+        with write_whole(mark) as aside:
+            aside.write_text(json.dumps(uploaded), encoding="utf-8")
+
     def upload() -> None:
         local = _states(folder)
         for name in sorted(local, key=_upload_order):
             if uploaded.get(name) != local[name] and (folder / name).exists():
                 remote.store(folder / name, name)
                 uploaded[name] = local[name]
+                if mark.is_file():  # whoever is killed now leaves a mark that is true
+                    note()
         for name in [name for name in uploaded if name not in local]:
             remote.remove(name)
             del uploaded[name]
@@ -51,8 +57,7 @@ def mirror_to(folder: Path, remote: RemoteFolder, stored: Mapping[str, State]) -
         try:
             upload()
         except BaseException:
-            with write_whole(mark) as aside:
-                aside.write_text(json.dumps(uploaded), encoding="utf-8")
+            note()
             raise
         mark.unlink(missing_ok=True)
 

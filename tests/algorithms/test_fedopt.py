@@ -202,3 +202,11 @@ def test_silobn_keeps_the_statistics_alone(federation: Federation) -> None:
 def test_parts_that_make_no_sense_are_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_radfed_s_variants_take_a_rule_of_one_s_own() -> None:
+    class Mine:
+        def __call__(self, *given: object) -> object: ...
+
+    for variant in (radfedm, radfeda):
+        assert variant(HALF, LOCAL, Mine()).server is not None  # type: ignore[arg-type]

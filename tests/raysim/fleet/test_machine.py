@@ -50,6 +50,8 @@ def _newer() -> None:
         pytest.param(_newer, id="fp32_precision"),
         pytest.param(lambda: torch.set_float32_matmul_precision("medium"), id="medium"),
         pytest.param(lambda: setattr(torch.backends.cudnn, "benchmark", True), id="benchmark"),
+        pytest.param(lambda: setattr(torch.backends.mkldnn, "enabled", False), id="mkldnn"),
+        pytest.param(lambda: setattr(torch.backends.cudnn, "enabled", False), id="cudnn"),
     ],
 )
 def test_libraries_compute_with_all_bits_and_are_restored(change: Callable[[], object]) -> None:
@@ -61,4 +63,5 @@ def test_libraries_compute_with_all_bits_and_are_restored(change: Callable[[], o
             assert torch.get_float32_matmul_precision() == "highest"
             assert torch.backends.mkldnn.matmul.fp32_precision == "ieee"
             assert not torch.backends.cudnn.benchmark
+            assert torch.backends.cudnn.enabled and torch.backends.mkldnn.enabled
         assert read() == before

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from algorithms import Assign, Option, Stage, WeightedMix, fedasync, fedavg
+from algorithms import Assign, Divergence, Option, Stage, WeightedMix, fedasync, fedavg
 
 
 
@@ -221,6 +221,15 @@ def measuring(*columns):
     return lambda participation, local, server=Assign(): fedavg(participation, local, server).having(Measures(columns))
 
 
+@dataclass(frozen=True)
+class MyDivergence(Divergence):
+    pass
+
+
+def diverging(participation, local, server=Assign()):
+    return fedavg(participation, local, server).having(MyDivergence())
+
+
 sent, privately, tested, twin = map(measuring, ("bytes_up", "epsilon", "local_accuracy", "concordance"))
 twice, undeclared = measuring("x", "x"), measuring("x")
 
@@ -338,6 +347,11 @@ def test_a_value_that_no_run_can_use_is_refused(
     with pytest.raises(InputError, match=message) as refused:
         raysim.run({**experiment, **more}, here / "run", inline=True)
     assert "\n" not in str(refused.value)
+
+
+def test_a_subclass_of_raysim_s_option_keeps_its_columns(here: Path, experiment: dict[str, Any]) -> None:
+    found = quick_run({**experiment, "algorithm": {"name": "own_returned:diverging"}}, here / "run", inline=True)
+    assert found.metrics()["dl"].notna().any()
 
 
 @pytest.mark.parametrize("metric", ["NoValue", "mean_metric"])

@@ -16,7 +16,7 @@ from raysim.cli.commands import cli
 from raysim.common.errors import InputError, StoppedError
 from raysim.report.page import write_report
 from raysim.store.location import new_location
-from raysim.store.mirror import fetch_run, mirror_to
+from raysim.store.mirror import fetch_run, mirror_to, unstored
 from raysim.watching.progress import Watcher
 from tests.kit.folders import write_run
 from tests.kit.locations import EXPERIMENT, Ends, assert_same, names
@@ -163,6 +163,29 @@ def test_the_only_complete_copy_of_a_run_is_never_removed(far: Path) -> None:
     with pytest.raises(InputError, match="holds files of an earlier run there that could not be stored"):
         raysim.resume(far.as_uri(), inline=True)
     assert (folder / "fedbn" / "model.safetensors").is_file()
+
+
+def test_a_mark_stays_true_while_files_are_stored(tmp_path: Path) -> None:
+    """A process may be killed before it has stored all that an earlier one could not."""
+
+    class Fails(RemoteFolder):
+        def store(self, path: Path, name: str) -> None:
+            marked.append(list(unstored(folder) or ()))
+            if fails:
+                raise OSError("away")
+            super().store(path, name)
+
+    folder, fails, marked = tmp_path / "here", [True], list[list[str]]()
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        (folder / name).write_text(name)
+    upload = mirror_to(folder, Fails.of((tmp_path / "there").as_uri()), {})
+    with pytest.raises(OSError, match="away"):
+        upload()
+    assert unstored(folder) == {}
+    fails.clear()
+    upload()
+    assert marked == [[], [], ["a"], ["a", "b"]] and unstored(folder) is None
 
 
 def test_what_names_others_is_stored_after_them(tmp_path: Path) -> None:
