@@ -122,8 +122,8 @@ def opened(data: bytes, formats: Collection[str] = FORMATS) -> Iterator[ImageFil
         Exception: anything that a decoder raises on a damaged file.
     """
     with warnings.catch_warnings():
-        # Pillow's own bound on pixels is larger, and at first only a warning.
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        # Pillow warns of notes in a file that are damaged, and of pixels beyond a bound of its own, which is larger.
+        warnings.simplefilter("ignore")
         try:
             image = Image.open(io.BytesIO(data), formats=tuple(formats))
         except Image.DecompressionBombError:

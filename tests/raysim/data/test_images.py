@@ -91,3 +91,10 @@ def test_a_picture_at_the_bound_reaches_the_decoder() -> None:
     with pytest.raises(InputError, match="cannot be decoded") as error:
         pixels(_claiming(8192, 8192), "image")
     assert "MAX_PIXELS" not in str(error.value)
+
+
+def test_damaged_notes_beside_the_pixels_are_passed_over() -> None:
+    """Pillow would warn of them, and warnings are errors here."""
+    exif = b"Exif\0\0II*\0\x08\0\0\0\x05\0\x1a\x01\x05\0\x01\0\0\0\xff\xff\0\0"
+    jpeg = _file(Image.new("L", (4, 3)), "JPEG", exif=exif)
+    assert exif in jpeg and pixels(jpeg, "image").shape == (1, 3, 4)
