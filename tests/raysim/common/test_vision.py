@@ -12,8 +12,14 @@ from raysim.common import vision
 torchvision = vision.torchvision
 torchvision.models.resnet18(), torchvision.datasets.MNIST
 assert not [name for name in sys.modules if name.startswith(vision.COMPILER)]
+"""
+USED = """
+import sys
 
 import torch
+from raysim.common import vision
+
+torchvision = vision.torchvision
 
 kept = torchvision.ops.nms(torch.tensor([[0.0, 0, 2, 2], [0, 0, 2, 1.9], [5, 5, 6, 6]]), torch.tensor([1.0, 2, 3]), 0.5)
 assert kept.tolist() == [2, 1]
@@ -45,6 +51,7 @@ assert sys.modules["torch._dynamo"] is torch._dynamo
     "code",
     [
         pytest.param(ON_THE_WAY, id="a process has the compiler only if something asks for it"),
+        pytest.param(USED, id="operations of detection and compiled functions have it", marks=pytest.mark.slow),
         pytest.param(FALLING_BACK, id="the compiler answers what its stand-in cannot", marks=pytest.mark.slow),
         pytest.param(BEFOREHAND, id="a compiler that is there already stays", marks=pytest.mark.slow),
     ],
