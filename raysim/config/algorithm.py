@@ -24,7 +24,7 @@ from raysim.common.errors import InputError, MistakesError, each_error, every, o
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, known, part, signature_of, table_of
 from raysim.config.edges import EdgesTable
-from raysim.config.ignored import ignored_key
+from raysim.config.ignored import composed_without, ignored_key
 from raysim.config.model import ModelTable, model_of
 from raysim.config.options import OptionTable, Tell, option_tables, options_of
 from raysim.config.privacy import PrivacyTable
@@ -131,11 +131,14 @@ class AlgorithmTable(ConfigTable):
                 local = _local_of(self.local)
                 server = own.resolve("server.rule", self.server.rule, SERVERS)(**self.server.rule_keys)
                 keys = self.beyond(AlgorithmTable) | choice_of(getattr(self, CHOOSE, ""))
-                algorithm = function(participation, local, server, **keys)
+                compose = partial(function, **keys)
+                without: dict[str, Any] = {}
+                if ":" in self.name:
+                    default = signature_of(function).parameters["server"].default
+                    without = composed_without(self.name, compose, participation, local, server, default)
+                algorithm = compose(participation, local, server)
                 if isinstance(algorithm, Algorithm):
-                    if ":" in self.name:
-                        default = signature_of(function).parameters["server"].default
-                        self._check_ignored(ignored_key(algorithm, participation, local, server, default))
+                    self._check_ignored(ignored_key(algorithm, without, participation, local, server))
                     algorithm = algorithm.having(*filter(None, (each.option(self) for each in self.options)))
         except (InputError, KeyboardInterrupt):
             raise
