@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from inspect import signature
 from itertools import product
+from os import PathLike, fspath
 from typing import Any
+
+import tomli_w
 
 import partitioning
 from algorithms.names import ALGORITHMS, SERVERS, STAGES
@@ -20,6 +23,7 @@ from partitioning.schemes.registry import parameters
 from raysim.common.errors import InputError, MistakesError, UnknownError, each_error
 from raysim.common.surface import given
 from raysim.config import own
+from raysim.config.bounds import plain
 from raysim.config.check import ConfigTable, UnknownKeyError
 from raysim.config.read import algorithm_tables, short_name
 from raysim.data.catalogue import DATASETS
@@ -118,12 +122,28 @@ def _of_another(error: UnknownKeyError, raw: Mapping[str, Any], known: Collectio
     if others and kind in SELECTING:
         kept = {key: value for key, value in raw[error.where].items() if key in error.allowed}
         kept = {SELECTING[kind]: thing} | kept
-        text = ", ".join(f"{key} = {json.dumps(value)}" for key, value in kept.items())
-        table = given("set", f"{error.where}={{{text}}}")
-        return f"it is a key of {kind} {others[0]}, not of {thing}; remove it, or replace the table: {table}."
+        says = f"it is a key of {kind} {others[0]}, not of {thing}; remove it"
+        with suppress(TypeError, ValueError):  # a value of Python's that TOML has no text for
+            return f"{says}, or replace the table: {given('set', f'{error.where}={_toml(kept)}')}."
+        return f"{says}."
     if others and ":" in thing and not nearest(error.name, error.allowed):
         return f"give your function the keyword `{error.name}`, or remove it."
     return ""
+
+
+def _toml(value: Any) -> str:
+    """Return a value as TOML in one line; None is left out of tables.
+
+    Raises:
+        TypeError, ValueError: TOML has no such value.
+    """
+    value = plain(value)
+    if isinstance(value, Mapping):
+        keys = {key: tomli_w.dumps({key: 0}).removesuffix(" = 0\n") for key in value}
+        return f"{{{', '.join(f'{keys[key]} = {_toml(each)}' for key, each in value.items() if each is not None)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return tomli_w.dumps({"": fspath(value) if isinstance(value, PathLike) else value}).removeprefix('"" = ').strip()
 
 
 def _nearest_key(error: UnknownKeyError, algorithms: Collection[str], known: Collection[_Key]) -> str:

@@ -1,5 +1,8 @@
 """The nearest right key or name, here and in other tables; all mistakes of a file at once."""
 
+from ast import literal_eval
+from pathlib import Path
+
 import pytest
 
 from algorithms import Algorithm, Assign, Local, Participation, Server, fedavg
@@ -106,6 +109,30 @@ def test_a_key_left_over_from_another_model_or_scheme_says_so(change: str, says:
     left["partition"] = {"scheme": "dirichlet-qp", "clients": 50, "label_alpha": 0.1, "test_clients": 10}
     (line,) = refusals([change], FEDAVG | left)
     assert says in line
+
+
+@pytest.mark.parametrize(
+    ("keys", "replaced"),
+    [
+        ({"weights": Path("start.safetensors")}, """{name = "mlp", hidden = [3], weights = "start.safetensors"}"""),
+        ({"weights": None}, """{name = "mlp", hidden = [3]}"""),
+        ({"init": {"a b": (1, None), "c": True}}, ""),
+        ({"init": {"a b": (1, 0.5), "c": True, "d": None}}, """{name = "mlp", hidden = [3], init = {"a b" = """),
+        ({"init": [{"c": {"d": "\x7f"}}]}, """hidden = [3], init = [{c = {d = "\\u007f"}}]}"""),
+        ({"init": len}, ""),
+    ],
+)
+def test_the_table_in_a_remedy_is_toml(keys: dict[str, object], replaced: str) -> None:
+    raw = FEDAVG | {"model": {"name": "mlp", "hidden": [3], "stem": "cifar", **keys}}
+    line = next(each for each in refusals([], raw) if "unknown key 'model.stem'" in each)
+    assert "it is a key of model " in line
+    if not replaced:
+        assert ", not of mlp; remove it. It must be one of " in line
+        return
+    change = literal_eval(line.partition("replace the table: changes=[")[2].partition("]. It must")[0])
+    assert replaced in change
+    given = changed({}, [change])["model"]
+    assert "stem" not in given and given["name"] == "mlp"
 
 
 def test_a_key_that_only_other_algorithms_have_says_how_ones_own_gets_it() -> None:
