@@ -120,9 +120,11 @@ def _of_another(error: UnknownKeyError, raw: Mapping[str, Any], known: Collectio
     kind, _, thing = error.of.partition(" ")
     others = [key.thing for key in known if (key.table, key.name, key.kind) == (error.where, error.name, kind)]
     if others and kind in SELECTING:
-        kept = {key: value for key, value in raw[error.where].items() if key in error.allowed}
-        kept = {SELECTING[kind]: thing} | kept
+        table = raw.get(error.where, {})
         says = f"it is a key of {kind} {others[0]}, not of {thing}; remove it"
+        if error.name not in table:
+            return f"{says}."  # it stands in a table of an algorithm's own
+        kept = {SELECTING[kind]: thing} | {key: value for key, value in table.items() if key in error.allowed}
         with suppress(TypeError, ValueError):  # a value of Python's that TOML has no text for
             return f"{says}, or replace the table: {given('set', f'{error.where}={_toml(kept)}')}."
         return f"{says}."

@@ -294,14 +294,11 @@ def _numbers(metric: Metric, outputs: torch.Tensor, y: torch.Tensor) -> NDArray[
     is_real = isinstance(numbers, torch.Tensor) and not numbers.is_complex()
     if not is_real or numbers.dim() not in (1, 2) or len(numbers) != len(y):
         given = tuple(numbers.shape) if is_real else f"a {getattr(numbers, 'dtype', type(numbers).__name__)}"
-        is_one = isinstance(numbers, float) or given == ()
+        is_one = isinstance(numbers, int | float) or given == ()
+        says = "one for all; leave out its mean or sum" if is_one else f"{given}; correct it"
         raise InputError(
             f"metric {metric.name!r} of evaluate.metrics: must give a number for each of {len(y)} samples, or a row of "
-            + (
-                "numbers, and gives one for all; leave out its mean"
-                if is_one
-                else f"numbers, and gives {given}; correct it"
-            )
+            f"numbers, and gives {says}"
         )
     values = numbers.double().reshape(len(y), -1).cpu().numpy()
     return np.concatenate([values, np.ones((len(y), 1))], 1)

@@ -111,6 +111,14 @@ def test_a_key_left_over_from_another_model_or_scheme_says_so(change: str, says:
     assert says in line
 
 
+@pytest.mark.parametrize("model", [{}, {"model": {"name": "mlp"}}])
+def test_a_key_of_an_algorithm_s_own_model_is_not_replaced_elsewhere(model: dict[str, object]) -> None:
+    (line,) = refusals(
+        [], FEDAVG | model | {"algorithm": {"name": "fedavg", "model": {"name": "mlp", "channels": [8]}}}
+    )
+    assert ", not of mlp; remove it. It must be one of " in line
+
+
 @pytest.mark.parametrize(
     ("keys", "replaced"),
     [
