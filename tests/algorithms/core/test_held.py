@@ -1,7 +1,7 @@
 """State that a user's own code keeps on itself: each change is seen, and nothing else."""
 
 import random
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from functools import cached_property
 from typing import ClassVar
@@ -15,6 +15,21 @@ from algorithms import Local
 from algorithms.core.errors import InputError
 from algorithms.core.held import LARGE, MOST, held
 from algorithms.core.returned import Returned
+
+
+class Copying:
+    """Object whose state is a copy of an array, beside attributes as they are."""
+
+    def __init__(self, kept: object = None) -> None:
+        self.copied, self.kept = np.zeros(LARGE), kept
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"copied": self.copied.copy(), "kept": self.kept}
+
+
+class Many:
+    def __init__(self) -> None:
+        self.__dict__.update({f"a{number}": number for number in range(2 * MOST)})
 
 
 class Own:
@@ -32,6 +47,10 @@ class Own:
         self.lists, self.queue = defaultdict[int, list[int]](list), deque([1])
         self.function: Callable[[], int] = lambda: 0
         self.long = list(range(MOST + 1))
+        self.set, self.frozen = set(range(2 * MOST)), frozenset(range(2 * MOST))
+        self.long_queue, self.counts = deque(range(2 * MOST)), Counter(range(2 * MOST))
+        self.copying = Copying(np.zeros(LARGE))
+        self.many = Many()
         self.local = Local()
         self.itself = self
 
@@ -62,6 +81,11 @@ CHANGES: dict[str, Callable[[Own], object]] = {
     "queue": lambda own: own.queue.append(2),
     "function": lambda own: setattr(own, "function", lambda: 1),
     "long": lambda own: own.long.append(0),
+    "set": lambda own: own.set.add(-1),
+    "long_queue": lambda own: own.long_queue.append(0),
+    "counts": lambda own: own.counts.update([-1]),
+    "copying": lambda own: setattr(own.copying, "kept", np.ones(LARGE)),
+    "many": lambda own: setattr(own.many, "another", 0),
 }
 
 
