@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from types import MethodType, NoneType
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -31,9 +31,8 @@ def held(thing: object) -> dict[str, object]:
     of_class = {name: value for kind in reversed(type(owner).__mro__) for name, value in vars(kind).items()}
     shared = {name: value for name, value in of_class.items() if not hasattr(value, "__get__")}
     values = _without_cached(type(owner), {**shared, **getattr(owner, "__dict__", {})})
-    return {
-        name: _Walk().fingerprint(value, (id(owner),)) for name, value in values.items() if not name.startswith("__")
-    }
+    named = {name: value for name, value in values.items() if not name.startswith("__")}
+    return {name: _Walk({id(owner): (0, owner)}).fingerprint(value) for name, value in named.items()}
 
 
 def _without_cached(kind: type, values: dict[Any, Any]) -> dict[Any, Any]:
@@ -49,68 +48,113 @@ def _cached(kind: type) -> frozenset[str]:
     return frozenset(properties)
 
 
+class _Part(NamedTuple):
+    """Object that a walk visits.
+
+    Args:
+        value: object.
+        is_made: whether it was made for this walk, so that its identity says nothing.
+        are_parts_made: whether its parts were, too.
+    """
+
+    value: Any
+    is_made: bool = False
+    are_parts_made: bool = False
+
+
 @dataclass(frozen=True)
 class _Walk:
     """Walk through one attribute.
 
     Args:
+        visits: number of the visit of each object by its identity, and the object, which keeps its identity its own.
         lasting: identities of the attributes of objects whose state is made anew for each walk.
     """
 
+    visits: dict[int, tuple[int, object]]
     lasting: set[int] = field(default_factory=set)
 
-    def fingerprint(
-        self, value: Any, above: tuple[int, ...] = (), is_made: bool = False, are_parts_made: bool = False
-    ) -> object:
-        """Return a value that a change makes differ; the identity of an object that cannot be taken apart.
+    def fingerprint(self, value: object) -> list[object]:
+        """Return a value that a change of an object makes differ: one entry for each of its parts, depth first."""
+        found: list[object] = []
+        waiting = [_Part(value)]
+        while waiting:
+            entry, parts = self._taken(waiting.pop())
+            found.append((entry, len(parts)))
+            waiting += reversed(parts)
+        return found
 
-        Args:
-            value: any object.
-            above: identities of the objects that contain it.
-            is_made: whether the object was made for this walk, so that its identity says nothing.
-            are_parts_made: whether its parts were, too.
-        """
-        if isinstance(value, SIMPLE):
-            return value
-        if id(value) in above or isinstance(value, type):
-            return id(value)
+    def _taken(self, part: _Part) -> tuple[object, list[_Part]]:
+        """Return an entry for an object, and its parts; its identity if it cannot be taken apart."""
+        value = part.value
+        if id(value) in self.visits:
+            return ("visit", self.visits[id(value)][0]), []
         if id(value) in self.lasting:
-            is_made = are_parts_made = False
-        torch = sys.modules.get("torch")  # a file is checked without it
+            part = _Part(value)
         try:
-            if torch is not None and isinstance(value, torch.Tensor):
-                if value.nbytes > LARGE:
-                    return value.shape if is_made else id(value), value._version
-                return value.shape, crc32(value.detach().cpu().flatten().view(torch.uint8).numpy().data)
-            if isinstance(value, float | complex):
-                return repr(value)  # NaN differs from itself
-            if isinstance(value, list | tuple | dict) and len(value) > MOST:
-                return type(value) if is_made else id(value), len(value)
-            if isinstance(value, np.ndarray) and value.nbytes > LARGE:
-                return (type(value), value.shape) if is_made else id(value)
-            parts = [] if isinstance(value, list | tuple) else _parts(value)
+            if (entry := _entry(part)) is not None:
+                return entry, []
+            parts = [] if isinstance(value, list | tuple) else _parts(value, part.are_parts_made)
         except Exception:  # A user's object may raise anything.
-            return id(value)
-        above = (*above, id(value))
+            return (id(value),), []
+        if not _is_constant(value):
+            self.visits[id(value)] = len(self.visits), value
         if isinstance(value, list | tuple):
-            return type(value), [self.fingerprint(part, above, are_parts_made, are_parts_made) for part in value]
-        if not _is_plain(type(value)) and not is_made:
+            return type(value), [_Part(each, part.are_parts_made, part.are_parts_made) for each in value]
+        if not part.is_made and not _is_plain(type(value)):
             self.lasting.update(map(id, getattr(value, "__dict__", {}).values()))
-        return type(value), [self.fingerprint(part, above, True, are_parts_made or is_new) for part, is_new in parts]
+        return type(value), parts
 
 
-def _parts(value: object) -> list[tuple[object, bool]]:
-    """Return the parts of which a copy of an object is made, and whether the elements of each may be new objects."""
+def _entry(part: _Part) -> tuple[object, ...] | None:
+    """Return an entry for an object that is compared as a whole; None if its parts are compared."""
+    value, is_made = part.value, part.is_made
+    if isinstance(value, SIMPLE):
+        return (value,)
+    if isinstance(value, type):
+        return (id(value),)
+    torch = sys.modules.get("torch")  # a file is checked without it
+    if torch is not None and isinstance(value, torch.Tensor):
+        if value.nbytes > LARGE:
+            return value.shape if is_made else id(value), value._version
+        return value.shape, crc32(value.detach().cpu().flatten().view(torch.uint8).numpy().data)
+    if isinstance(value, float | complex):
+        return (repr(value),)  # NaN differs from itself
+    if isinstance(value, list | tuple | dict) and len(value) > MOST:
+        return type(value) if is_made else id(value), len(value)
+    if isinstance(value, np.ndarray) and value.nbytes > LARGE:
+        return (type(value), value.shape) if is_made else (id(value),)
+    return None
+
+
+def _is_constant(value: object) -> bool:
+    """Return whether an equal object may take the place of an object unnoticed: it cannot contain itself either."""
+    is_plain_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
+    return is_plain_array or isinstance(value, tuple | np.generic | np.dtype)
+
+
+def _parts(value: object, are_made: bool) -> list[_Part]:
+    """Return the parts of which a copy of an object is made.
+
+    Args:
+        value: any object.
+        are_made: whether the elements of its parts were made for this walk in any case.
+    """
     reduced = value.__reduce_ex__(4)
     if isinstance(reduced, str):
-        return [(reduced, False)]
-    is_new = not _is_plain(type(value))
-    parts = [(list(part), False) if isinstance(part, Iterator) else (part, is_new) for part in reduced[1:]]
-    return [(_without_cached(type(value), part) if isinstance(part, dict) else part, new) for part, new in parts]
+        return [_Part(reduced)]
+    are_made_here = are_made or not _is_plain(type(value))
+    parts = []
+    for part in reduced[1:]:
+        if isinstance(part, Iterator):
+            parts.append(_Part(list(part), True, are_made))
+        else:
+            kept = _without_cached(type(value), part) if isinstance(part, dict) else part
+            parts.append(_Part(kept, True, are_made_here))
+    return parts
 
 
-@cache
-def _is_plain(kind: type) -> bool:
+def _is_plain(kind: type[Any]) -> bool:
     """Return whether a copy of an object is made of its attributes themselves."""
     hooks = ("__reduce_ex__", "__reduce__", "__getstate__")
     return all(getattr(kind, hook, None) is getattr(object, hook, None) for hook in hooks)

@@ -111,6 +111,27 @@ def test_reading_is_no_change() -> None:
     assert held(own) == before and held(own.__call__) == before
 
 
+def test_objects_that_refer_to_each_other_are_walked_once() -> None:
+    nodes = [Many.__new__(Many) for _ in range(200)]
+    for place, node in enumerate(nodes):
+        node.__dict__.update(place=place, nodes=[*nodes])
+    own = Own()
+    own.__dict__.update(nodes=nodes)
+    before = held(own)
+    assert held(own) == before
+    nodes[-1].__dict__["place"] = -1
+    assert {name for name, value in held(own).items() if value != before[name]} == {"nodes"}
+
+
+def test_equal_numbers_and_arrays_in_several_places_are_no_change() -> None:
+    own = Own()
+    number, array, pair = float("2.5"), np.zeros(3), (1, 2)
+    own.nested = [number, number, array, array, pair, pair]
+    before = held(own)
+    own.nested = [number, float("2.5"), array, array.copy(), pair, tuple(range(1, 3))]
+    assert held(own) == before
+
+
 def test_an_attribute_of_a_function_is_seen() -> None:
     def train() -> None:
         train.calls = 1  # type: ignore[attr-defined]
