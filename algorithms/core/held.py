@@ -21,31 +21,36 @@ LARGE = 2**20
 MOST = 10_000
 """Largest number of elements of a list or a dictionary that are compared; of a longer one only their number is."""
 
+MODULE = "torch.nn.modules.module.Module"
+"""Class of torch modules; a file is checked without torch."""
+
 
 def held(thing: object) -> dict[str, object]:
     """Return a fingerprint of each attribute of an object and of its class; a change gives another one.
 
-    Cached properties are left out, because they follow from the other attributes.
+    Cached properties are left out, because they follow from the other attributes, and so is the mode of a torch module.
     """
     owner = thing.__self__ if isinstance(thing, MethodType) else thing
     of_class = {name: value for kind in reversed(type(owner).__mro__) for name, value in vars(kind).items()}
     shared = {name: value for name, value in of_class.items() if not hasattr(value, "__get__")}
-    values = _without_cached(type(owner), {**shared, **getattr(owner, "__dict__", {})})
+    values = _state(type(owner), {**shared, **getattr(owner, "__dict__", {})})
     named = {name: value for name, value in values.items() if not name.startswith("__")}
     return {name: _Walk({id(owner): (0, owner)}).fingerprint(value) for name, value in named.items()}
 
 
-def _without_cached(kind: type, values: dict[Any, Any]) -> dict[Any, Any]:
-    """Return values by name without the cached properties of a class."""
-    return {name: value for name, value in values.items() if name not in _cached(kind)}
+def _state(kind: type, values: dict[Any, Any]) -> dict[Any, Any]:
+    """Return values by name without those that are no state of a class."""
+    return {name: value for name, value in values.items() if name not in _not_state(kind)}
 
 
 @cache
-def _cached(kind: type) -> frozenset[str]:
+def _not_state(kind: type) -> frozenset[str]:
+    """Return the names of the cached properties of a class, and of the mode of a torch module."""
     properties = (
         name for each in kind.__mro__ for name, value in vars(each).items() if isinstance(value, cached_property)
     )
-    return frozenset(properties)
+    is_module = any(f"{each.__module__}.{each.__qualname__}" == MODULE for each in kind.__mro__)
+    return frozenset(properties) | ({"training"} if is_module else frozenset())
 
 
 class _Part(NamedTuple):
@@ -149,7 +154,7 @@ def _parts(value: object, are_made: bool) -> list[_Part]:
         if isinstance(part, Iterator):
             parts.append(_Part(list(part), True, are_made))
         else:
-            kept = _without_cached(type(value), part) if isinstance(part, dict) else part
+            kept = _state(type(value), part) if isinstance(part, dict) else part
             parts.append(_Part(kept, True, are_made_here))
     return parts
 

@@ -86,7 +86,7 @@ def _of_own(rule: Server, given: Given, reports: Mapping[str, Any]) -> tuple[Pac
     returned, (model, mean, total, memory, layout) = Returned(f"server.rule = {name_of(rule)!r}", rule), given
     # It may step in place, and this model may be the best so far, or one that is being trained.
     model, memory = model.copy(), {name: value.copy() for name, value in memory.items()}
-    with returned.keeping_nothing("return it in its memory"):
+    with returned.keeping_nothing("return it in its memory, or make it in `__init__` if it never changes"):
         found = rule(model, mean, total, memory, layout, **reports)
     if duty := _broken_duty(found, mean):
         raise returned.fault(duty)

@@ -62,7 +62,8 @@ class Own(Trainer):
         state = {name: tensor.clone() for name, tensor in self._personal.items()}
         context = Context(work.client, work.round_number, lr, local.loss.mean, state)
         devices = [] if self._resident.device.type == "cpu" else [self._resident.device]
-        alone = self._returned.keeping_nothing("keep it in context.state, which `personal` begins")
+        remedy = "keep it in context.state, which `personal` begins, or make it in `__init__` if it never changes"
+        alone = self._returned.keeping_nothing(remedy)
         with alone, forked(work.masks.initial_seed(), devices), torch.enable_grad():
             reported = self._update.train(module, batches, context)
         self._copy(module, back=True)

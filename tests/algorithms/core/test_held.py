@@ -132,6 +132,16 @@ def test_equal_numbers_and_arrays_in_several_places_are_no_change() -> None:
     assert held(own) == before
 
 
+def test_the_mode_of_a_module_is_no_state() -> None:
+    own, module = Own(), nn.Sequential(nn.Dropout())
+    before, of_module = held(own), held(module)
+    own.module.eval()
+    module.eval()
+    assert held(own) == before and held(module) == of_module
+    module[0].p = 0.1  # type: ignore[assignment]
+    assert held(module) != of_module
+
+
 def test_an_attribute_of_a_function_is_seen() -> None:
     def train() -> None:
         train.calls = 1  # type: ignore[attr-defined]

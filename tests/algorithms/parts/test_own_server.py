@@ -210,5 +210,9 @@ class Velocity:
 def test_a_rule_that_keeps_something_on_itself_is_refused(federation: Federation) -> None:
     algorithm = replace(fedavg(Participation(), LOCAL), server=Velocity())
     fleet = federation(DATA, perceptron(), algorithm.sharing)
-    with pytest.raises(InputError, match=r"Velocity': must keep nothing on itself, and sets 'v' \(.*return it in its"):
+    with pytest.raises(
+        InputError,
+        match=r"Velocity': must keep nothing on itself, and sets 'v' \(.*return it in its "
+        r"memory, or make it in `__init__` if it never changes",
+    ):
         simulate(algorithm, fleet, perceptron(), 1)

@@ -60,6 +60,8 @@ class Counting:
 
 def test_an_update_that_keeps_something_on_itself_is_refused() -> None:
     with pytest.raises(
-        InputError, match=r"must keep nothing on itself, and sets 'seen' \(.*\); keep it in context.state"
+        InputError,
+        match=r"must keep nothing on itself, and sets 'seen' \(.*\); keep it in context.state, which `personal` "
+        r"begins, or make it in `__init__` if it never changes",
     ):
         trained(Counting(), perceptron())
