@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,12 +25,23 @@ def name_of(thing: object) -> str:
 
 
 def place_of(thing: object) -> str:
-    """Return the file and line of a function, or of an object's calls, in brackets; "" if they are unknown."""
+    """Return the file and line of a function, or of an object's calls, in brackets.
+
+    The calls of a torch module are its `forward`. Return "" if the place is unknown, or if the calls are inherited from
+    a class in another file.
+    """
     called: Any = thing
+    module = None
     if callable(thing) and not hasattr(thing, "__code__"):
-        called = (thing if isinstance(thing, type) else type(thing)).__call__
+        kind: Any = thing if isinstance(thing, type) else type(thing)
+        called, module = getattr(kind, "forward", kind.__call__), sys.modules.get(kind.__module__)
     code = getattr(unwrap(called), "__code__", None)
-    return f" ({Path(code.co_filename).name}, line {code.co_firstlineno})" if code else ""
+    if code is None:
+        return ""
+    file = getattr(module, "__file__", None) or code.co_filename
+    if Path(file).resolve() != Path(code.co_filename).resolve():
+        return ""
+    return f" ({Path(code.co_filename).name}, line {code.co_firstlineno})"
 
 
 def is_own(thing: object) -> bool:

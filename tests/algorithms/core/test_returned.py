@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
 from algorithms import Samples
 from algorithms.core.returned import Returned
@@ -33,6 +34,13 @@ class Rule:
     def value(self, sums: Any) -> None: ...
 
 
+class Network(nn.Module):
+    def forward(self, features: Any) -> None: ...
+
+
+class Inherited(nn.Identity): ...
+
+
 @pytest.mark.parametrize(
     ("thing", "line"),
     [
@@ -40,6 +48,8 @@ class Rule:
         (wrapped, "@logged"),
         (Rule, "def __call__(self, model: Any) -> None: ..."),
         (Rule(), "def __call__(self, model: Any) -> None: ..."),
+        (Network(), "def forward(self, features: Any) -> None: ..."),
+        (Network, "def forward(self, features: Any) -> None: ..."),
         (Rule().value, "def value(self, sums: Any) -> None: ..."),
     ],
 )
@@ -48,7 +58,7 @@ def test_a_fault_names_file_and_line(thing: Any, line: str) -> None:
     assert str(Returned("key = 'x:y'", thing).fault("work")) == f"key = 'x:y': must work ({place}); correct it"
 
 
-@pytest.mark.parametrize("thing", [None, len, 3])
+@pytest.mark.parametrize("thing", [None, len, 3, Inherited()])
 def test_a_thing_without_a_file_has_no_place(thing: Any) -> None:
     assert str(Returned("key = 'x:y'", thing).fault("work")) == "key = 'x:y': must work; correct it"
 
