@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from types import MethodType, NoneType
+from types import MemberDescriptorType, MethodType, NoneType
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -33,7 +33,9 @@ def held(thing: object) -> dict[str, object]:
     owner = thing.__self__ if isinstance(thing, MethodType) else thing
     of_class = {name: value for kind in reversed(type(owner).__mro__) for name, value in vars(kind).items()}
     shared = {name: value for name, value in of_class.items() if not hasattr(value, "__get__")}
-    values = _state(type(owner), {**shared, **getattr(owner, "__dict__", {})})
+    slots = [name for name, value in of_class.items() if isinstance(value, MemberDescriptorType)]
+    of_slots = {name: getattr(owner, name) for name in slots if hasattr(owner, name)}
+    values = _state(type(owner), {**shared, **of_slots, **getattr(owner, "__dict__", {})})
     named = {name: value for name, value in values.items() if not name.startswith("__")}
     return {name: _Walk({id(owner): (0, owner)}).fingerprint(value) for name, value in named.items()}
 

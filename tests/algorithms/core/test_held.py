@@ -3,6 +3,7 @@
 import random
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
@@ -157,3 +158,16 @@ def test_an_error_of_the_code_comes_first() -> None:
     own = Own()
     with pytest.raises(ZeroDivisionError), Returned("key = 'x:y'", own).keeping_nothing("use x"):
         own.number = 1 / 0
+
+
+def test_a_change_of_a_slot_is_seen() -> None:
+    @dataclass(slots=True)
+    class Slots:
+        v: float = 0.0
+        later: list[int] = field(init=False)
+
+    own = Slots()
+    before = held(own)
+    assert before == held(own) and set(before) == {"v"}
+    own.v, own.later = 1.0, []
+    assert {name for name, value in held(own).items() if before.get(name) != value} == {"v", "later"}
