@@ -177,7 +177,7 @@ class Hostile:
         if strange.name == "many":
             files += [(entry(f"f{number}", size=0), b"") for number in range(40_000)]
         elif strange.name == "longname":
-            files.append((entry("n" * 30_000_000), b""))
+            files.append((entry("n" * 30_000_000, size=0), b""))
         elif strange.name == "bomb":
             return bomb()
         else:
