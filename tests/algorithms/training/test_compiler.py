@@ -35,10 +35,13 @@ assert vars(torch)["_dynamo"] is sys.modules["torch._dynamo"]
 
 
 @pytest.mark.parametrize(
-    "asks",
-    [pytest.param("import torch._dynamo", id="import"), pytest.param("pass", id="attribute", marks=pytest.mark.slow)],
+    "program",
+    [
+        pytest.param(WITHOUT, id="nothing"),
+        pytest.param(WITHOUT + WITH.format(asks="import torch._dynamo"), id="import", marks=pytest.mark.slow),
+        pytest.param(WITHOUT + WITH.format(asks="pass"), id="attribute", marks=pytest.mark.slow),
+    ],
 )
-def test_the_compiler_is_there_only_if_something_asks_for_it(asks: str) -> None:
-    program = WITHOUT + WITH.format(asks=asks)
+def test_the_compiler_is_there_only_if_something_asks_for_it(program: str) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

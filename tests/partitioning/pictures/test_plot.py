@@ -57,7 +57,7 @@ def test_all_panels_of_any_size_can_be_drawn(clients, classes):
 
 
 def test_no_label_of_an_axis_lies_on_another():
-    for one in (view(5), view(100, 100), view(10_000)):
+    for one in (view(100, 100), view(10_000)):
         figure = draw([one])
         canvas = FigureCanvasAgg(figure)  # one renderer: without it, each label would make one of megabytes
         canvas.draw()
@@ -159,7 +159,7 @@ def test_many_classes_have_a_colour_bar_in_place_of_a_legend():
 
 
 def test_the_same_population_gives_the_same_picture(tmp_path):
-    figures = [draw([view(3, 3)]) for _ in range(2)]
+    figures = [draw([view(3, 3)], ["heatmap", "sizes"]) for _ in range(2)]
     for ending in ("svg", "png", "pdf"):
         paths = [tmp_path / f"{number}.{ending}" for number in range(2)]
         for figure, path in zip(figures, paths, strict=True):
