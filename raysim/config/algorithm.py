@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from algorithms import Algorithm, Compute, Local, Mean, Participation, Robust
+from algorithms.core.returned import place_of
 from algorithms.names import ALGORITHMS, SERVERS
 from algorithms.options.aggregation import AGGREGATES, Aggregate
 from algorithms.parts.clustered import OwnChoice
@@ -160,7 +161,8 @@ class AlgorithmTable(ConfigTable):
         if ignored is not None:
             key, reason = ignored
             value = attrgetter(key.removeprefix("algorithm."))(self)
-            raise InputError(f"{key} = {value!r}: must be left out for {self.name}, which {reason}")
+            place = place_of(own.resolve("algorithm.name", self.name, ALGORITHMS))
+            raise InputError(f"{key} = {value!r}: must be left out for {self.name}{place}, which {reason}")
 
     @property
     def options(self) -> list[OptionTable]:

@@ -10,6 +10,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import FrozenInstanceError
 from functools import cache
 from importlib.machinery import PathFinder
 from inspect import Parameter, signature
@@ -301,7 +302,12 @@ def describe_error(error: BaseException, modules: Iterable[ModuleType]) -> str:
     cause = getattr(error, "cause", None) or error  # Ray wraps the error of an actor.
     file, line, function = frames[-1]
     text = " ".join(str(cause).split())
-    return f"{type(cause).__name__}: {text[:200]} ({file}, line {line}, in {function}){_late_import(cause, Path(file))}"
+    remedy = _late_import(cause, Path(file)) or (FROZEN if isinstance(cause, FrozenInstanceError) else "")
+    return f"{type(cause).__name__}: {text[:200]} ({file}, line {line}, in {function}){remedy}"
+
+
+FROZEN = "; keep values in the memory, or in context.state, and not on the object"
+"""Remedy for code that sets an attribute of a frozen dataclass."""
 
 
 def _late_import(error: BaseException, file: Path) -> str:

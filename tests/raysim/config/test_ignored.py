@@ -132,7 +132,7 @@ def experiment(folder: Path, name: str, keys: dict[str, Any]) -> Experiment:
         ("drawing", {"algorithm": {"cohort": 2}}, "algorithm.cohort = 2: must be left out for own_ignoring:drawing"),
         ("drawing", {"algorithm": {"sampling": "size"}}, "algorithm.sampling = 'size': must be left out for own_"),
         ("drawing", {"algorithm": {"active": 0.5}}, r"algorithm.active = 0.5: .* use replace\(participation, \.\.\.\)"),
-        ("training", {"local": {"lr": 0.5}}, "local.lr = 0.5: must be left out for own_ignoring:training, which has a"),
+        ("training", {"local": {"lr": 0.5}}, r"for own_ignoring:training \(own_ignoring.py, line \d+\), which has a"),
         ("training", {"local": {"loss": "binary"}}, "local.loss = 'binary': must be left out for"),
     ],
 )

@@ -128,6 +128,12 @@ class Halves:
         return mean / 2, memory
 
 
+@dataclass(frozen=True)
+class Sets:
+    def __call__(self, model, mean, total, memory, layout):
+        self.seen = 1
+
+
 number = 3
 """
 
@@ -280,6 +286,10 @@ def test_wrong_names_are_refused_in_one_line(folder: Path, name: Any, message: s
         ({"algorithm": {"name": "own_algorithm:dividing"}}, "ZeroDivisionError: .*, in __call__"),
         ({"algorithm": {"name": "own_algorithm:stepping"}}, "OSError: torn .*, in steps"),
         ({"server": {"rule": "own_algorithm:Halves"}}, "TypeError: .*, in __call__"),
+        (
+            {"server": {"rule": "own_algorithm:Sets"}},
+            r"to field 'seen' .*, in __call__\); keep values in the memory, or",
+        ),
         (
             {"algorithm": {"name": "own_algorithm:importing"}},
             r"No module named 'own_late' .*, in importing_late\); import own_late at the top of own_algorithm.py: ",
