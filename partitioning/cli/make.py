@@ -95,16 +95,10 @@ def _number(text: str) -> int | float | str:
     return text
 
 
-class ShareOrColumn(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
-    """A share, or the name of a column."""
-
-    name = "share or column"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
-        try:
-            return float(value)
-        except ValueError:
-            return str(value)
+def _share_or_column(text: str) -> float | str:
+    with suppress(ValueError):
+        return float(text)
+    return text
 
 
 @click.command(cls=_MakeCommand)
@@ -120,7 +114,8 @@ class ShareOrColumn(click.ParamType):  # type: ignore[type-arg]  # generic since
 @click.option("--stratify", is_flag=True, help="Give held-out groups or folds clients of similar sizes.")
 @click.option(
     "--local-test",
-    type=ShareOrColumn(),
+    type=_share_or_column,
+    metavar="SHARE OR COLUMN",
     default=0.0,
     help="Share of each client's samples in its own test part, or a column of train and test.  [0]",
 )
@@ -145,8 +140,7 @@ def make(sources: tuple[Path, ...], out: Path, test: tuple[str, ...], memory: st
     SOURCE is a .parquet, .arrow, .feather, .csv, .tsv or .npz file, or a folder of images by class. Several sources
     need equal columns; each is a domain. Options of schemes name their schemes in parentheses.
     """
-    from partitioning.cli.console import Console
-    from partitioning.cli.progress import progress_bar
+    from partitioning.cli.console import progress_bar
     from partitioning.making.make import make as make_population
     from partitioning.measures import statistics
     from partitioning.sources.opening import open_source
@@ -156,7 +150,7 @@ def make(sources: tuple[Path, ...], out: Path, test: tuple[str, ...], memory: st
     check_out(out)  # before any slow step
     tests, size = _name_tests(test), parse_bytes("--memory", memory)
     given = {name: value for name, value in options.items() if value is not None}
-    with progress_bar(Console(stderr=True)) as progress:
+    with progress_bar("partitioning") as progress:
         population = make_population(
             [open_source(source) for source in sources],
             out,

@@ -107,11 +107,10 @@ def _local_folder(name: str) -> Path:
 
     if not is_uri(name):
         return Path(name)
-    from partitioning.cli.console import Console
-    from partitioning.cli.progress import progress_bar
+    from partitioning.cli.console import progress_bar
     from partitioning.store.fetching import fetch
 
-    with progress_bar(Console(stderr=True), "fetching") as progress:
+    with progress_bar("fetching") as progress:
         return fetch(name, told=progress)
 
 
