@@ -1,7 +1,8 @@
 """Columns of one table in the types of another: readers of text and frames infer types for each table alone."""
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from partitioning.common.columns import decoded, value_type
 
 
 def cast_like(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -54,11 +55,11 @@ def _is_day(kind: pa.DataType) -> bool:
 
 def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
     # Return the values in another type; None if one would change.
+    import pyarrow.compute as pc  # late, as in `columns`
+
     if pa.types.is_null(values.type):
         return values.cast(kind)
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    values, inner = decoded(values), value_type(kind)
     if not _means_the_same(values.type, inner):
         return None
     try:

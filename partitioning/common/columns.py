@@ -24,14 +24,7 @@ class Column:
 def describe(schema: pa.Schema) -> tuple[Column, ...]:
     """Describe every column of a schema in its Arrow file form, which drops some names of inner fields."""
     schema = pa.ipc.read_schema(schema.serialize())
-    return tuple(Column(field.name, str(field.type), _shape(field.type)) for field in schema)
-
-
-def check_table(table: pa.Table, label: str, *, name: str, missing: Collection[str] = ()) -> None:
-    """Raise InputError unless `table` has rows, nulls only in `missing`, and columns that pass `check_columns`."""
-    check_columns(table.schema, label, name=name)
-    check_rows(table, name=name)
-    check_values(table, name=name, missing=missing)
+    return tuple(Column(field.name, str(field.type), _fixed_shape(field.type)) for field in schema)
 
 
 def check_columns(schema: pa.Schema, label: str, *, name: str) -> None:
@@ -41,7 +34,7 @@ def check_columns(schema: pa.Schema, label: str, *, name: str) -> None:
         raise InputError(f"{name} has several columns named {twice!r}: rename them")
     if label not in names:
         raise InputError(f"{name} has no column {label!r}: its columns are {listing(names)}" + suggestion(label, names))
-    kind = _value_type(schema.field(label).type)
+    kind = value_type(schema.field(label).type)
     if pa.types.is_null(kind):
         raise InputError(f"{name} has no rows, or no label in any: give at least one sample")
     if not (is_label(kind) or is_image(kind) or is_numbers(kind)):
@@ -83,7 +76,7 @@ def check_text(rows: pa.Table | pa.RecordBatch, *, name: str, first: int = 0, is
         is_text: whether columns of bytes hold texts, too, as those of delimited text.
     """
     for field, column in zip(rows.schema, rows.columns, strict=True):
-        kind, start = _value_type(field.type), first
+        kind, start = value_type(field.type), first
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         if pa.types.is_nested(kind):
             _check_nested(chunks, f"{name}: column {field.name!r}")
@@ -155,7 +148,7 @@ def distinct(columns: Iterable[pa.ChunkedArray | pa.Array]) -> list[Label]:
 
     values: set[Label] = set()
     for column in columns:
-        values.update(pc.unique(_decoded(column)).to_pylist())
+        values.update(pc.unique(decoded(column)).to_pylist())
     return sorted(values)
 
 
@@ -163,18 +156,18 @@ def class_codes(column: pa.ChunkedArray | pa.Array, classes: Iterable[Label]) ->
     """Return the class number of each label [N]; -1 for a label outside the classes."""
     import pyarrow.compute as pc
 
-    decoded = _decoded(column)
+    plain = decoded(column)
     try:
-        known = pa.array(list(classes), type=decoded.type)
+        known = pa.array(list(classes), type=plain.type)
     except (pa.ArrowException, OverflowError, TypeError) as error:
-        raise InputError(f"the classes are not of the label's type, {decoded.type} ({error}): correct them") from error
-    codes = pc.fill_null(pc.index_in(decoded, value_set=known), -1)
+        raise InputError(f"the classes are not of the label's type, {plain.type} ({error}): correct them") from error
+    codes = pc.fill_null(pc.index_in(plain, value_set=known), -1)
     return np.asarray(codes.to_numpy(), dtype=np.int64)
 
 
 def is_label(kind: pa.DataType) -> bool:
     """Return whether values of a type may be labels: whole numbers, booleans, strings, or a dictionary of them."""
-    kind = _value_type(kind)
+    kind = value_type(kind)
     tests = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
     return any(test(kind) for test in tests)
 
@@ -185,14 +178,15 @@ def is_image(kind: pa.DataType) -> bool:
         kind = kind.field("bytes").type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return True
-    return len(_shape(kind) or ()) == 2 and bool(pa.types.is_integer(_innermost(kind)))
+    shape, inner = sample_shape(kind)
+    return len(shape) == 2 and bool(pa.types.is_integer(inner))
 
 
 def is_numbers(kind: pa.DataType) -> bool:
     """Return whether labels of a type are numbers: a float, or a list of a fixed size with numbers or booleans."""
-    shape, inner = _shape(kind), _innermost(kind)
+    shape, inner = sample_shape(kind)
     tests = (pa.types.is_integer, pa.types.is_boolean) if shape else ()
-    return len(shape or ()) < 2 and bool(pa.types.is_floating(inner) or any(test(inner) for test in tests))
+    return len(shape) < 2 and bool(pa.types.is_floating(inner) or any(test(inner) for test in tests))
 
 
 def labels_of(rows: pa.Table | pa.RecordBatch, label: str) -> pa.ChunkedArray | pa.Array:
@@ -201,28 +195,34 @@ def labels_of(rows: pa.Table | pa.RecordBatch, label: str) -> pa.ChunkedArray | 
     return column if is_label(column.type) else pa.repeat(label, len(column))
 
 
-def _innermost(kind: pa.DataType) -> pa.DataType:
-    if isinstance(kind, pa.FixedShapeTensorType):
-        return kind.value_type
-    return _innermost(kind.value_type) if pa.types.is_fixed_size_list(kind) else kind
+def decoded(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Return a column without a dictionary."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def _decoded(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    return column.cast(_value_type(column.type))
-
-
-def _value_type(kind: pa.DataType) -> pa.DataType:
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column's values, whether they stand in a dictionary or not."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _shape(kind: pa.DataType) -> tuple[int, ...] | None:
-    if isinstance(kind, pa.FixedShapeTensorType):
-        return tuple(kind.shape)
-    if pa.types.is_fixed_size_list(kind):
-        inner = _shape(kind.value_type)
-        return None if inner is None else (kind.list_size, *inner)
-    varies = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind)
-    return None if varies else ()
+def shape_of(kind: pa.DataType) -> tuple[tuple[int, ...], pa.DataType]:
+    """Return the shape of nested fixed-size lists, and the type of their values."""
+    shape: tuple[int, ...] = ()
+    while pa.types.is_fixed_size_list(kind):
+        shape, kind = (*shape, kind.list_size), kind.value_type
+    return shape, kind
+
+
+def sample_shape(kind: pa.DataType) -> tuple[tuple[int, ...], pa.DataType]:
+    """Return the shape of a sample in nested fixed-size lists, a tensor or both, and the type of its values."""
+    shape, inner = shape_of(kind)
+    return ((*shape, *inner.shape), inner.value_type) if isinstance(inner, pa.FixedShapeTensorType) else (shape, inner)
+
+
+def _fixed_shape(kind: pa.DataType) -> tuple[int, ...] | None:
+    shape, inner = sample_shape(kind)
+    varies = pa.types.is_list(inner) or pa.types.is_large_list(inner) or pa.types.is_map(inner)
+    return None if varies else shape
 
 
 def _can_be_taken(kind: pa.DataType) -> bool:

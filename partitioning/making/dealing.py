@@ -10,7 +10,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from partitioning.common.checks import Integers, floor_share
-from partitioning.common.columns import Label, check_rows, check_values, class_codes, distinct, is_label, labels_of
+from partitioning.common.columns import (
+    Label,
+    check_rows,
+    check_values,
+    class_codes,
+    decoded,
+    distinct,
+    is_label,
+    labels_of,
+)
 from partitioning.common.errors import InputError
 from partitioning.common.streams import Purpose, generator
 from partitioning.making.options import PartitionOptions
@@ -54,15 +63,10 @@ class Assignment:
     features: tuple[Feature, ...]
     counted: list[Integers]
 
-    @property
-    def sizes(self) -> Integers:
-        """Rows per client [K]."""
-        return np.array([part.size for part in self.parts])
-
     def count(self, codes: Integers, categories: int) -> Integers:
         """Count the categories of `rows` on every client [K, categories]."""
         clients = len(self.parts)
-        cells = np.repeat(np.arange(clients) * categories, self.sizes) + codes
+        cells = self.parts.owners * categories + codes
         counts: Integers = np.bincount(cells, minlength=clients * categories).reshape(clients, categories)
         return counts
 
@@ -97,10 +101,10 @@ def deal(source: Source, options: PartitionOptions, test_labels: Sequence[pa.Chu
     rows = _shuffle(parts, generator(options.seed, Purpose.ORDER).permutation(codes.size))
     if not rows.size:
         raise InputError(f"no client has a sample of {source.name}: choose other parameters of the scheme")
-    rows, n_test = _own_tests(table, options.local_test, rows, np.array([part.size for part in parts]))
+    rows, n_test = _own_tests(table, options.local_test, rows, parts.sizes)
     stored = codes[rows]
     if parts.shift is not None:
-        stored = parts.shift.relabel(np.repeat(np.arange(len(parts)), [part.size for part in parts]), stored)
+        stored = parts.shift.relabel(parts.owners, stored)
     places = {label: place for place, label in enumerate(classes)}
     stored = np.array([places[label] for label in own])[stored]
     counted = [each[rows] for each in counted]
@@ -142,7 +146,7 @@ def _values(source: Source, table: pa.Table, column: str | None) -> npt.ArrayLik
         raise InputError(
             f"column {column!r} of {source.name} is of type {values.type}: name one of whole numbers or strings"
         )
-    found = np.asarray(values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values)
+    found = np.asarray(decoded(values))
     # A gap in a file of delimited text is a text without a character, and would be an owner like any other.
     if empty := int(np.count_nonzero(found == "")) if found.dtype.kind in "OU" else 0:
         raise InputError(
@@ -156,7 +160,7 @@ def _shuffle(parts: Parts, ranks: Integers) -> Integers:
     # Order each client's rows by rank. One sort of (client, rank) is faster than a million small sorts.
     by_rank = np.empty_like(ranks)
     by_rank[ranks] = np.arange(ranks.size)
-    keys = np.repeat(np.arange(len(parts)), [part.size for part in parts]) * ranks.size + ranks[np.concatenate(parts)]
+    keys = parts.owners * ranks.size + ranks[np.concatenate(parts)]
     keys.sort()
     shuffled: Integers = by_rank[keys % ranks.size]
     return shuffled

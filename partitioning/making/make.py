@@ -145,7 +145,7 @@ def _write(draft: Path, planned: PlannedPopulation, memory: int, progress: Progr
     batches = arrange_samples(
         source,
         assignment.rows,
-        assignment.sizes,
+        assignment.parts.sizes,
         scratch=draft / "scratch",
         memory=memory,
         missing=options.missing,
@@ -250,7 +250,7 @@ def _check_domains(parts: Parts, tests: Mapping[str | None, pa.Table]) -> None:
 def _client_table(planned: PlannedPopulation) -> ClientTable:
     # Everything known of the clients before their samples are written.
     assignment, options = planned.assignment, planned.options
-    split, fold = planned.splits.draw(assignment.sizes, seed=options.seed)
+    split, fold = planned.splits.draw(assignment.parts.sizes, seed=options.seed)
     counted = zip(assignment.counted, assignment.features, strict=True)
     counts = [assignment.count(codes, feature.size) for codes, feature in counted]
     parts = assignment.parts
@@ -263,7 +263,7 @@ def _client_table(planned: PlannedPopulation) -> ClientTable:
         names=names,
         domains=domains,
         sites=sites,
-        n=assignment.sizes,
+        n=assignment.parts.sizes,
         n_test=assignment.n_test,
         class_counts=assignment.count(assignment.codes, len(assignment.classes)),
         feature_counts=np.concatenate([np.zeros((len(parts), 0), np.int64), *counts], axis=1),

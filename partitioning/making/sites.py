@@ -38,7 +38,7 @@ def assign_sites(parts: Parts, values: npt.ArrayLike, column: str) -> Parts:
 
 def _site_of_each(parts: Parts, codes: Integers, names: npt.NDArray[np.generic], column: str) -> Integers:
     # The code that all rows of a client share [K].
-    sizes = np.array([part.size for part in parts])
+    sizes = parts.sizes
     if not sizes.all():
         raise InputError(
             f"site is {column!r} and client {int(np.argmin(sizes))} has no row that would say its site: "

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 import pyarrow as pa
 
 from partitioning.common.casting import cast_like, is_text, value_without_cast
-from partitioning.common.columns import check_table
+from partitioning.common.columns import check_columns, check_rows, check_values
 from partitioning.common.errors import InputError
 from partitioning.sources.source import describe_columns
 from partitioning.store.writing import test_file_name
@@ -42,7 +42,9 @@ def _check_names(names: list[str | None]) -> None:
 
 
 def _check_test(test: pa.Table, schema: pa.Schema, label: str, title: str, missing: Collection[str]) -> pa.Table:
-    check_table(test, label, name=title, missing=missing)
+    check_columns(test.schema, label, name=title)
+    check_rows(test, name=title)
+    check_values(test, name=title, missing=missing)
     if test.schema.names != schema.names:
         raise InputError(
             f"{title} has the columns {describe_columns(test.schema)} and the samples have "

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from partitioning.common.casting import is_number
 from partitioning.common.checks import Floats, Integers, whole
-from partitioning.common.columns import Label, class_codes, distinct
+from partitioning.common.columns import Label, class_codes, decoded, distinct, value_type
 from partitioning.common.errors import InputError, listing, suggestion
 
 MOST_CATEGORIES = 20
@@ -98,9 +99,9 @@ def split_counts(counts: Integers, features: Sequence[Feature]) -> dict[str, Int
 
 
 def _describe(name: str, column: pa.ChunkedArray, buckets: int) -> Feature:
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    kind = value_type(column.type)
     words = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if not (words or pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    if not (words or pa.types.is_boolean(kind) or is_number(kind)):
         raise InputError(f"feature {name!r} is of type {column.type}: name columns of numbers, booleans or strings")
     if pa.types.is_floating(kind):
         return Feature(name, None, _edges(name, column, buckets))
@@ -132,6 +133,5 @@ def _edges(name: str, column: pa.ChunkedArray, buckets: int) -> list[float]:
 
 
 def _floats(column: pa.ChunkedArray | pa.Array) -> Floats:
-    plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-    values = plain.cast(pa.float64(), safe=False)
+    values = decoded(column).cast(pa.float64(), safe=False)
     return np.asarray(values.to_numpy(), dtype=np.float64)

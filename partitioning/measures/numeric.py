@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from partitioning.common.casting import is_number
 from partitioning.common.checks import Floats
-from partitioning.common.columns import has_nulls
+from partitioning.common.columns import has_nulls, sample_shape
 from partitioning.common.errors import InputError
 
 _ROWS = 4096  # rows measured at once
@@ -16,7 +17,10 @@ _ROWS = 4096  # rows measured at once
 
 def numeric_columns(schema: pa.Schema, label: str) -> dict[str, int]:
     """Return the columns of numbers or booleans and their numbers per sample, without the label."""
-    sizes = {field.name: _numbers(field.type) for field in schema if field.name != label}
+    forms = {field.name: sample_shape(field.type) for field in schema if field.name != label}
+    sizes = {
+        name: math.prod(shape) for name, (shape, kind) in forms.items() if is_number(kind) or pa.types.is_boolean(kind)
+    }
     return {name: size for name, size in sizes.items() if size}
 
 
@@ -99,12 +103,3 @@ def _pooled(total: tuple[int, float, float], numbers: Floats) -> tuple[int, floa
     both = count + numbers.size
     around = float(((numbers - numbers.mean()) ** 2).sum())
     return both, mean + step * numbers.size / both, squares + around + step**2 * count * numbers.size / both
-
-
-def _numbers(kind: pa.DataType) -> int:
-    # Numbers per sample; 0 for a type without numbers.
-    if isinstance(kind, pa.FixedShapeTensorType):
-        return math.prod(map(int, kind.shape)) * _numbers(kind.value_type)
-    if pa.types.is_fixed_size_list(kind):
-        return int(kind.list_size) * _numbers(kind.value_type)
-    return int(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))

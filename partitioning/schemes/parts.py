@@ -64,6 +64,16 @@ class Parts(list[Integers]):
         self.sites = sites
         self.shift = shift
 
+    @property
+    def sizes(self) -> Integers:
+        """Rows per client [K]."""
+        return np.array([part.size for part in self])
+
+    @property
+    def owners(self) -> Integers:
+        """Client of each row, client after client [n]."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
 
 def report_of(shares: tuple[float, float], **others: tuple[float, float]) -> dict[str, Any]:
     """Report the mean and largest distance of realised from drawn shares, for classes and others by name."""

@@ -119,13 +119,12 @@ class Relabelling:
         """Return the change, which needs no measurement."""
         import pyarrow as pa
 
-        from partitioning.common.columns import class_codes
+        from partitioning.common.columns import class_codes, value_type
 
         def rename(client: int, batch: pa.RecordBatch) -> pa.RecordBatch:
             column = batch.column(label)
-            plain = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
             codes = self.names[client][class_codes(column, classes)]
-            renamed = pa.array(list(classes), type=plain).take(pa.array(codes))
+            renamed = pa.array(list(classes), type=value_type(column.type)).take(pa.array(codes))
             return batch.set_column(
                 batch.schema.get_field_index(label), batch.schema.field(label), _encode_as(renamed, column)
             )

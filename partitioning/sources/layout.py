@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from partitioning.common.columns import has_nulls
+from partitioning.common.columns import has_nulls, shape_of
 from partitioning.sources.arrays import nested
 
 CHANNELS = (1, 3)
@@ -35,18 +35,13 @@ def _fixed_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     is_foreign = isinstance(kind, pa.BaseExtensionType) and not isinstance(kind, pa.FixedShapeTensorType)
     storage = kind.storage_type if is_foreign else kind
-    if not _has_list(storage):
+    inner = shape_of(storage)[1]
+    if not (pa.types.is_list(inner) or pa.types.is_large_list(inner)):
         return column
     chunks = [_fixed(chunk.storage if is_foreign else chunk) for chunk in column.chunks if len(chunk)]
     if not chunks or any(chunk.type != chunks[0].type for chunk in chunks) or chunks[0].type == kind:
         return column
     return pa.chunked_array(chunks, chunks[0].type)
-
-
-def _has_list(kind: pa.DataType) -> bool:
-    while pa.types.is_fixed_size_list(kind):
-        kind = kind.value_type
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _fixed(array: pa.Array) -> pa.Array:
@@ -72,14 +67,6 @@ def _channels_first(column: pa.ChunkedArray) -> pa.ChunkedArray:
     chunks = [_moved(chunk, shape) for chunk in column.chunks]
     moved = pa.list_(pa.list_(pa.list_(kind, shape[1]), shape[0]), shape[2])
     return pa.chunked_array([chunk.cast(moved) for chunk in chunks], moved)
-
-
-def shape_of(kind: pa.DataType) -> tuple[tuple[int, ...], pa.DataType]:
-    """Return the shape of nested fixed-size lists, and the type of their values."""
-    shape: tuple[int, ...] = ()
-    while pa.types.is_fixed_size_list(kind):
-        shape, kind = (*shape, kind.list_size), kind.value_type
-    return shape, kind
 
 
 def _moved(array: pa.Array, shape: tuple[int, ...]) -> pa.Array:

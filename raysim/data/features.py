@@ -8,8 +8,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from partitioning.common.columns import is_image as is_image_label
-from partitioning.common.columns import is_label, is_numbers
-from partitioning.sources.layout import shape_of
+from partitioning.common.columns import is_label, is_numbers, shape_of
 from raysim.common.errors import InputError, unknown
 from raysim.data.images import is_image
 
