@@ -16,15 +16,10 @@ FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def run_command(group: click.Group, name: str, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a group of commands and exit.
+    """Run a group of commands, by default with the arguments of the process, and exit.
 
-    Wrong input, and failures of the machine (a full disk, a dead process), print one line on stderr. Any other
-    exception is a bug and keeps its traceback; Python then exits with 1.
-
-    Args:
-        group: commands of the program.
-        name: name of the program, which begins the error line.
-        arguments: arguments; by default those of the process.
+    Wrong input, and failures of the machine (a full disk, a dead process), print one line on stderr, which begins with
+    the program's name. Any other exception is a bug and keeps its traceback; Python then exits with 1.
     """
     escape_unencodable()
     try:

@@ -51,9 +51,9 @@ def _scheme_options() -> list[click.Option]:
     options = [click.Option(["--scheme"], required=True, help=f"One of {', '.join(SCHEMES)}.")]
     for name, schemes in takers.items():
         # Take the most general type; each scheme then checks the value itself.
-        kinds = {parameter.file_type for parameter in schemes.values() if parameter.file_type in _SIMPLE}
-        is_simple = len(kinds) == 1 and all(parameter.file_type in kinds for parameter in schemes.values())
-        given: dict[str, Any] = {"type": kinds.pop()} if is_simple else {"metavar": "VALUE", "callback": _parse_value}
+        kind, *others = {parameter.file_type for parameter in schemes.values()}
+        is_simple = kind in _SIMPLE and not others
+        given: dict[str, Any] = {"type": kind} if is_simple else {"metavar": "VALUE", "callback": _parse_value}
         options.append(click.Option([f"--{name.replace('_', '-')}", name], help=_help(schemes), **given))
     return options
 
@@ -148,7 +148,7 @@ def make(sources: tuple[Path, ...], out: Path, test: tuple[str, ...], memory: st
     from partitioning.store.writing import check_out
 
     check_out(out)  # before any slow step
-    tests, size = _name_tests(test), parse_bytes("--memory", memory)
+    tests, size = _name_tests(test), parse_bytes(memory)
     given = {name: value for name, value in options.items() if value is not None}
     with progress_bar("partitioning") as progress:
         population = make_population(
@@ -167,17 +167,13 @@ def make(sources: tuple[Path, ...], out: Path, test: tuple[str, ...], memory: st
     echo(f"next: partitioning inspect {word(out)}   or   partitioning plot {word(out)} --out population.png")
 
 
-def parse_bytes(name: str, text: str) -> int:
-    """Return the bytes of an amount such as "256MB" or "1.5 GiB".
-
-    Args:
-        text: amount and unit.
-    """
+def parse_bytes(text: str) -> int:
+    """Return the bytes of an amount of memory such as "256MB" or "1.5 GiB"."""
     amount = _AMOUNT.fullmatch(text.strip())
     factor = {unit.lower(): factor for unit, factor in _UNITS.items()}.get(amount[2].lower()) if amount else None
     size = int(float(amount[1]) * factor) if amount and factor else 0
     if size < 1:
-        raise InputError(f"{name} is {text!r}: give a number above 0 and one of {listing(_UNITS)}, as 256MB")
+        raise InputError(f"--memory is {text!r}: give a number above 0 and one of {listing(_UNITS)}, as 256MB")
     return size
 
 

@@ -46,11 +46,7 @@ def inspect(folders: Sequence[str], as_json: bool, out: Path | None) -> None:
 
     if out is not None:
         _check_file(out, FORMATS)
-    rows, facts = [], []
-    for folder in folders:
-        row, groups = _gather(folder, Population.open(_local_folder(folder)))
-        rows.append(row)
-        facts.append(groups)
+    rows, facts = zip(*(_gather(folder, Population.open(_local_folder(folder))) for folder in folders), strict=True)
     if as_json:
         records = [_to_record(each) for each in facts]
         text = json.dumps(records if len(records) > 1 else records[0], indent=2)

@@ -17,7 +17,7 @@ from partitioning.cli.make import parse_bytes
     ],
 )
 def test_amounts_are_bytes(text, size):
-    assert parse_bytes("memory", text) == size
+    assert parse_bytes(text) == size
 
 
 WRONG = ["", "256", "MB", "-1MB", "1e3MB", "0MB", "0.1B", "1TB", "1M", "1MB 2KB", "١x", "9" * 400 + "MB"]
@@ -25,5 +25,5 @@ WRONG = ["", "256", "MB", "-1MB", "1e3MB", "0MB", "0.1B", "1TB", "1M", "1MB 2KB"
 
 @pytest.mark.parametrize("text", WRONG)
 def test_anything_else_is_refused(text):
-    with pytest.raises(InputError, match=r"^memory is .*: give a number above 0 and one of 'B', 'KB', .* as 256MB$"):
-        parse_bytes("memory", text)
+    with pytest.raises(InputError, match=r"^--memory is .*: give a number above 0 and one of 'B', 'KB', .* as 256MB$"):
+        parse_bytes(text)
