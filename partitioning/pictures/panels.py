@@ -41,11 +41,11 @@ def heatmaps(views: Sequence[View]) -> list[Panel]:
         for axes, view, groups, table in zip(row, views, columns, tables, strict=True):
             _title(axes, f"samples of each class, C-score {c_score(view.class_counts):.2f}")
             image = paint(axes, table, groups, "YlGnBu", norm)
-            if len(view.class_counts) <= NAMED and table.size <= _MOST_NUMBERED / len(views):
+            if is_written_out(view.class_counts, len(views)):
                 write_counts(axes, view.class_counts, norm, offset=0.5)
             _name_clients(axes, groups, "class")
             name_rows(axes, view.classes, _LETTERS)
-        _colour_bar(key, image, "samples per client")
+        key.figure.colorbar(image, cax=key, label="samples per client")
 
     return [(_map_height(len(views[0].classes)), draw)]
 
@@ -121,7 +121,7 @@ def _feature(views: Sequence[View], name: str) -> Panel:
             _name_clients(axes, groups, "category")
             # Populations of other data have other edges of the buckets, or other categories.
             name_rows(axes, view.categories.get(name, range(counts.shape[1])))
-        _colour_bar(key, image, "share")
+        key.figure.colorbar(image, cax=key, label="share")
 
     return _map_height(categories), draw
 
@@ -147,14 +147,7 @@ def count_norm(most: float) -> "Normalize":
 
 
 def write_counts(axes: "Axes", class_counts: Integers, norm: "Normalize", *, offset: float = 0.0) -> None:
-    """Write each cell's number, in white on dark cells.
-
-    Args:
-        axes: axes of the heatmap.
-        class_counts: samples per client and class [K, C].
-        norm: colour scale of the cells.
-        offset: distance of a column's centre from the client's id.
-    """
+    """Write each cell's number, in white on dark cells; a column's centre is `offset` right of the client's id."""
     dark = np.asarray(norm(class_counts)) > _DARK
     for (client, label), number in np.ndenumerate(class_counts):
         if number:
@@ -170,9 +163,9 @@ def write_counts(axes: "Axes", class_counts: Integers, norm: "Normalize", *, off
             )
 
 
-def is_written_out(clients: int, classes: int) -> bool:
-    """Return whether the cells of a heatmap have room for their numbers."""
-    return clients <= _MOST_TICKS and clients * classes <= _MOST_NUMBERED
+def is_written_out(class_counts: Integers, beside: int = 1) -> bool:
+    """Return whether the cells of a heatmap have room for their numbers; `beside` pictures share its width."""
+    return len(class_counts) <= NAMED and class_counts.size <= _MOST_NUMBERED / beside
 
 
 def ticks(count: int) -> Integers:
@@ -238,10 +231,6 @@ def _class_key(key: "Axes", classes: Sequence[object], colours: "ListedColormap"
 
 def _title(axes: "Axes", text: str) -> None:
     axes.set_title(text, loc="left", fontsize=10)
-
-
-def _colour_bar(key: "Axes", image: Any, label: str) -> None:
-    key.figure.colorbar(image, cax=key, label=label)
 
 
 def _name_clients(axes: "Axes", groups: Groups, largest: str) -> None:

@@ -97,7 +97,7 @@ def heatmap(
     axes.set_ylabel("class")
     axes.set_xticks(ticks(clients))
     name_rows(axes, classes)
-    if is_written_out(clients, count):
+    if is_written_out(class_counts):
         write_counts(axes, class_counts, norm)
     figure.colorbar(image, ax=axes, label="samples", pad=0.01)
     return figure

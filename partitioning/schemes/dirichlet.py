@@ -45,7 +45,7 @@ def dirichlet(labels: npt.ArrayLike, *, clients: int, label_alpha: float = 1.0, 
     sizes = even(codes.size, clients)
     table = np.stack([_fill(size, mix, left, random) for size, mix in zip(sizes, mixes, strict=True)])
     asked = np.exp(mixes - mixes.max(axis=1, keepdims=True))
-    report = report_of(fit(table, asked / asked.sum(axis=1, keepdims=True)))
+    report = report_of({"classes": fit(table, asked / asked.sum(axis=1, keepdims=True))})
     return Parts(deal_by_table(codes, table, generator(seed, Purpose.DEAL)), report=report)
 
 
@@ -103,5 +103,5 @@ def dirichlet_per_class(
     sizes = raise_to(table.sum(axis=1), least)
     if not np.array_equal(sizes, table.sum(axis=1)):
         table = round_table(project(table.astype(np.float64), sizes, columns), sizes, columns)
-    report = report_of(fit(table.T, shares))  # shares of the clients in each class
+    report = report_of({"classes": fit(table.T, shares)})  # shares of the clients in each class
     return Parts(deal_by_table(codes, table, generator(seed, Purpose.DEAL)), report=report)

@@ -89,17 +89,15 @@ def dirichlet_qp(
         generator(seed, Purpose.SIZES), samples=codes.size, clients=clients, alpha=size_alpha, least=min_size
     )
     mixes = {"classes": draw_shares(generator(seed, Purpose.MIXES), label_alpha, clients=clients, parts=classes.size)}
-    kinds = [codes]
+    coded: dict[str, Integers] = {}
     if feature_alpha is not None:
         coded = _code(features or {}, buckets, codes.size)
         mixes |= _draw_features(generator(seed, Purpose.FEATURES), feature_alpha, coded, clients)
-        kinds += coded.values()
-    configurations, places = _observe(kinds)
-    available = np.bincount(configurations)
-    problem = Problem(np.hstack(list(mixes.values())) * sizes[:, None], sizes, available, places)
+    configurations, places = _observe([codes, *coded.values()])
+    problem = Problem(np.hstack(list(mixes.values())) * sizes[:, None], sizes, np.bincount(configurations), places)
     solution = solve(problem, solver)
     walked = randomise_table(problem, solution.table, walk, generator(seed, Purpose.RANDOMISE)) if walk else None
-    table = round_table(walked.table if walked else solution.table, sizes, available)
+    table = round_table(walked.table if walked else solution.table, problem.rows, problem.columns)
     parts = deal_by_table(configurations, table, generator(seed, Purpose.DEAL))
     return Parts(parts, report=_report(problem, solution, walked, table, mixes, sizes_asked))
 
@@ -184,7 +182,7 @@ def _report(
         "objective_rounded": digits(problem.loss(table)),
         "residual": digits(solution.residual),
         "sizes_to_asked": digits(fit_sizes(problem.rows, sizes_asked)[1]),
-        **report_of(fits.pop("classes"), **fits),
+        **report_of(fits),
     }
     if walked:
         report["algorithm_3"] = {"burned_in": walked.burned_in, "objective": digits(walked.loss)}

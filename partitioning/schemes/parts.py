@@ -75,10 +75,9 @@ class Parts(list[Integers]):
         return np.repeat(np.arange(len(self)), self.sizes)
 
 
-def report_of(shares: tuple[float, float], **others: tuple[float, float]) -> dict[str, Any]:
-    """Report the mean and largest distance of realised from drawn shares, for classes and others by name."""
-    every = {"classes": shares, **others}
-    distances = {name: {"mean": digits(mean), "max": digits(largest)} for name, (mean, largest) in every.items()}
+def report_of(fits: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
+    """Report the mean and largest distance of realised from drawn shares, of classes and features by name."""
+    distances = {name: {"mean": digits(mean), "max": digits(largest)} for name, (mean, largest) in fits.items()}
     return {"total_variation_to_asked": distances}
 
 
