@@ -36,26 +36,18 @@ _CONTAINER = Path("/sys/fs/cgroup")
 
 
 def check_bound(where: str, what: str, number: int, bound: str, remedy: str) -> None:
-    """Raise InputError if a number is larger than a bound of this module.
-
-    Args:
-        where: file or column, for the message.
-        what: noun of the number, such as "rows".
-        number: number to check.
-        bound: name of the bound.
-        remedy: advice to the user.
-    """
+    """Raise InputError if the number of `what` in a file or column is larger than the bound of this name."""
     largest = globals()[bound]
     if number > largest:
         raise InputError(f"{where} has {number:,} {what}: at most {bound} = {largest:,} are read; {remedy}")
 
 
-def check_rows(where: str, rows: int) -> None:
+def check_row_count(where: str, rows: int) -> None:
     """Raise InputError if a data set has too many rows."""
     check_bound(where, "rows", rows, "MAX_ROWS", "split it into several data sets")
 
 
-def check_columns(where: str, columns: int) -> None:
+def check_column_count(where: str, columns: int) -> None:
     """Raise InputError if a data set has too many columns."""
     check_bound(where, "columns", columns, "MAX_COLUMNS", "store them as one column of lists of a fixed size")
 

@@ -120,14 +120,7 @@ def _undecodable(place: int, value: bytes | None) -> tuple[int, UnicodeDecodeErr
 
 
 def check_values(rows: pa.Table | pa.RecordBatch, *, name: str, first: int = 0, missing: Collection[str] = ()) -> None:
-    """Raise InputError if a value is missing, or a text is not UTF-8.
-
-    Args:
-        rows: columns of any types.
-        name: name of the source, for the message.
-        first: number of the first row.
-        missing: columns that may have missing values.
-    """
+    """Raise InputError if a text is not UTF-8 (see `check_text`), or a column outside `missing` lacks a value."""
     check_text(rows, name=name, first=first)
     lacking = []
     for field, column in zip(rows.schema, rows.columns, strict=True):

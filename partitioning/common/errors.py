@@ -45,15 +45,10 @@ def suggestion(word: str, allowed: Iterable[str]) -> str:
 
 
 def nearest(word: str, allowed: Iterable[str], least: float = 0.6) -> list[tuple[str, float]]:
-    """Return allowed words that are near a word, the nearest first, each with a likeness up to 1.
+    """Return allowed words that are near a word, the nearest first, each with a likeness from `least` to 1.
 
     Capital letters, and hyphens instead of underscores, make no difference. A name that begins with the word comes
     before names with other letters.
-
-    Args:
-        word: wrong word.
-        allowed: known words.
-        least: least likeness, in (0, 1].
     """
     # The time grows with the square of the length.
     known = [name for name in allowed if len(name) <= LONGEST_WORD] if len(word) <= LONGEST_WORD else []

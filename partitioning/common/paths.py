@@ -35,11 +35,7 @@ _KINDS = {
 
 
 def check_path(key: str, text: str | os.PathLike[str]) -> Path:
-    """Return the path that a user's text names; it need not exist.
-
-    Args:
-        key: name of the key or option, for the message.
-        text: path.
+    """Return the path that a user's text names, as the value of a key or option; it need not exist.
 
     Raises:
         InputError: the text is empty, has a zero byte, is not UTF-8, or is longer than a path may be, or the path has

@@ -47,12 +47,8 @@ def described(value: object) -> str:
 def printable(text: object, most: int = LINE) -> str:
     r"""Return a text as one line without passwords, and without control, invisible, bidirectional or undecodable signs.
 
-    Each of these becomes an escape such as `\x1b`. A longer text loses its middle, because a message begins with the
-    value and ends with the remedy.
-
-    Args:
-        text: any text.
-        most: most characters of the result.
+    Each of these becomes an escape such as `\x1b`. A text of more than `most` characters loses its middle, because a
+    message begins with the value and ends with the remedy.
     """
     line = _cut(masked(str(text)), most)
     if line.isprintable():

@@ -18,7 +18,6 @@ from partitioning.common.errors import InputError
 from partitioning.sources.arrow import open_arrow
 from partitioning.sources.checked import check_source, unify_dictionaries
 from partitioning.sources.source import Source, TableSource, read_columns, record_bytes
-from partitioning.store.writing import Progress
 
 MEMORY = 256 * 2**20
 """Default limit of the samples held at once, in bytes."""
@@ -34,7 +33,6 @@ def arrange_samples(
     scratch: Path,
     memory: int = MEMORY,
     missing: Collection[str] = (),
-    progress: Progress | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield each client's samples as one record batch, independent of the kind of source and of `memory`.
 
@@ -45,21 +43,16 @@ def arrange_samples(
         scratch: temporary folder that the call creates; on failure it stays for the caller to remove.
         memory: limit of the samples held at once, in bytes; a larger client is held whole.
         missing: columns that may have missing values.
-        progress: callback with the clients yielded so far and K.
 
     Raises:
         InputError: a value is missing, or the source is damaged.
     """
     if isinstance(source, TableSource):
         check_values(source.table, name=source.name, missing=missing)
-        batches = gather_batches(source.table, rows, sizes)
+        yield from gather_batches(source.table, rows, sizes)
     else:
         checked = check_source(source, missing)
-        batches = _stream(checked, rows, sizes, scratch, memory, _row_bytes(checked))
-    for done, batch in enumerate(batches, start=1):
-        yield batch
-        if progress is not None:
-            progress(done, sizes.size)
+        yield from _stream(checked, rows, sizes, scratch, memory, _row_bytes(checked))
 
 
 def _stream(

@@ -72,12 +72,7 @@ class Assignment:
 
 
 def deal(source: Source, options: PartitionOptions, test_labels: Sequence[pa.ChunkedArray | pa.Array]) -> Assignment:
-    """Read the columns that the scheme needs and assign each row to a client.
-
-    Args:
-        source: samples [N].
-        options: options of the partition.
-        test_labels: labels of the test sets, which are classes as well.
+    """Read the columns that the scheme needs and assign each row to a client; labels of test sets are classes, too.
 
     Raises:
         InputError: the parameters do not fit the source, a value is missing, or no client has a sample.

@@ -1,7 +1,6 @@
 """`make`: from a source to a population on disk, in two passes over the samples."""
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -24,23 +23,18 @@ from partitioning.sources.memory import is_pair, table_of, tables_of
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import Source, TableSource
 from partitioning.store.clients import ClientTable
-from partitioning.store.files import TableFile
 from partitioning.store.manifest import MANIFEST, Manifest, TestSet, Totals
-from partitioning.store.moments import measure_moments
 from partitioning.store.population import Population
 from partitioning.store.splits import Splits
 from partitioning.store.writing import (
-    CLIENTS,
-    MOMENTS,
     TEST_IMAGES,
     TEST_ROWS,
     Progress,
     check_out,
-    slice_sizes,
-    write_clients,
+    reported,
     write_folder,
     write_rows,
-    write_table,
+    write_samples,
     write_test,
 )
 
@@ -102,23 +96,13 @@ def make(
 
 @dataclass(frozen=True)
 class PlannedPopulation:
-    """Population before its samples are written: everything that the first pass decides.
-
-    Args:
-        source: samples [N].
-        dataset: name of the source in the manifest.
-        options: options of the partition.
-        tests: test sets, by name of their domain; None names the global one.
-        measured: columns whose moments are stored, with their widths.
-        assignment: rows of the source, assigned to clients.
-        splits: held-out clients or folds.
-    """
+    """Population before its samples are written: everything that the first pass decides."""
 
     source: Source
     dataset: str
     options: PartitionOptions
-    tests: Mapping[str | None, pa.Table]
-    measured: Mapping[str, int]
+    tests: Tests
+    measured: Mapping[str, int]  # numbers per sample of each column whose moments are written
     assignment: Assignment
     splits: Splits
 
@@ -149,8 +133,8 @@ def _write(draft: Path, planned: PlannedPopulation, memory: int, progress: Progr
         scratch=draft / "scratch",
         memory=memory,
         missing=options.missing,
-        progress=progress,
     )
+    batches = reported(batches, len(assignment.parts), progress)
     return Manifest(
         dataset=planned.dataset,
         label=options.label,
@@ -167,7 +151,14 @@ def _write(draft: Path, planned: PlannedPopulation, memory: int, progress: Progr
         site=options.site,
         features=assignment.features,
         counts=_totals(assignment, planned.tests),
-        **_write_samples(draft, planned, _shift(batches, planned, source)),
+        **write_samples(
+            draft,
+            source.schema,
+            _shift(batches, planned, source),
+            _client_table(planned),
+            planned.measured,
+            index_only=options.index_only,
+        ),
         rows=write_rows(draft, assignment.rows),
         tests=tuple(_write_test(draft, name, rows, options.label) for name, rows in planned.tests.items()),
     )
@@ -237,7 +228,7 @@ def _check_shift(parts: Parts, options: PartitionOptions) -> None:
         )
 
 
-def _check_domains(parts: Parts, tests: Mapping[str | None, pa.Table]) -> None:
+def _check_domains(parts: Parts, tests: Tests) -> None:
     known = sorted(set(parts.domains or ()))
     for name in tests:
         if known and name is not None and name not in known:
@@ -282,26 +273,13 @@ def _shift(batches: Iterator[pa.RecordBatch], planned: PlannedPopulation, source
     return (change(client, batch) for client, batch in enumerate(batches))
 
 
-def _totals(assignment: Assignment, tests: Mapping[str | None, pa.Table]) -> Totals:
+def _totals(assignment: Assignment, tests: Tests) -> Totals:
     test_rows = tests[None].num_rows if None in tests else 0
     return Totals(len(assignment.parts), assignment.rows.size, assignment.source_codes.size, test_rows)
 
 
-def _write_samples(draft: Path, planned: PlannedPopulation, batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
-    # Files that depend on the samples. Without shards, only the moments read them.
-    table, measured = _client_table(planned), planned.measured
-    if measured:
-        batches = measure_moments(batches, draft / MOMENTS, measured, table.n_test)
-    if not planned.options.index_only:
-        shards, clients = write_clients(draft, planned.source.schema, batches, table)
-    else:
-        shards, clients = (), write_table(draft / CLIENTS, table.to_arrow(()))
-        deque(batches if measured else (), maxlen=0)
-    moments = TableFile.of(draft / MOMENTS) if measured else None
-    return {"shards": shards, "clients": clients, "moments": moments}
-
-
 def _write_test(folder: Path, name: str | None, test: pa.Table, label: str) -> TestSet:
     rows = np.arange(test.num_rows)
-    sizes = slice_sizes(rows.size, TEST_IMAGES if is_image(test.schema.field(label).type) else TEST_ROWS)
+    most = TEST_IMAGES if is_image(test.schema.field(label).type) else TEST_ROWS
+    sizes = np.diff(np.append(rows[::most], rows.size))
     return write_test(folder, name, test.schema, gather_batches(test, rows, sizes))

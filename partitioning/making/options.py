@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from partitioning.common.checks import read_seed, whole
+from partitioning.common.checks import read_seed, share, whole
 from partitioning.common.columns import check_columns, is_image, is_label
 from partitioning.common.errors import InputError, listing, suggestion
 from partitioning.schemes.registry import SCHEMES, UNLABELLED, check_clients, parameters, resolve, takes
 from partitioning.sources.joined import JoinedSource
 from partitioning.sources.source import Source
-from partitioning.store.own_tests import read_local_test
 from partitioning.store.splits import Splits
 
 
@@ -78,9 +77,10 @@ class PartitionOptions:
                 raise InputError(f"{name} is {given[name]!r:.80}: give True or False")
         names = {each.name for each in fields(cls)} - {"parameters"}
         own = {name: value for name, value in given.items() if name in names}
+        local_test = given.get("local_test", cls.local_test)
         checked = {
             "seed": read_seed(given.get("seed", cls.seed)),
-            "local_test": read_local_test(given.get("local_test", cls.local_test)),
+            "local_test": local_test if isinstance(local_test, str) else share("local_test", local_test),
             "features": _names("features", given.get("features", cls.features)),
             "missing": _names("missing", given.get("missing", cls.missing)),
             "parameters": {name: value for name, value in given.items() if name not in names},

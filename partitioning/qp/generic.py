@@ -23,11 +23,7 @@ _TOLERANCES = {
 
 
 def solve(problem: Problem, solver: str) -> Floats:
-    """Return the optimal table [K, U], with sums right up to the solver's tolerance.
-
-    Args:
-        problem: problem (1) or (2).
-        solver: lower-case cvxpy name of a solver for quadratic objectives.
+    """Return the optimal table [K, U] of a solver of cvxpy, with sums right up to its tolerance.
 
     Raises:
         InputError: the solver is not installed.

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from partitioning.common.bounds import check_bound, check_memory, check_rows
+from partitioning.common.bounds import check_bound, check_memory, check_row_count
 from partitioning.common.errors import InputError
 from partitioning.common.paths import regular
 from partitioning.sources.source import BATCH_BYTES, Source, StreamedSource, reading
@@ -96,7 +96,7 @@ def check_array(title: str, header: Header) -> None:
         raise InputError(f"{title} is of type {dtype}: save numbers, booleans, times or text")
     if not shape or min(shape) < 0 or 0 in shape[1:]:
         raise InputError(f"{title} has the shape {list(shape)}: give one entry per sample, each with a value")
-    check_rows(title, shape[0])
+    check_row_count(title, shape[0])
     check_bound(title, "bytes a row", _row_bytes(header), "MAX_ROW_BYTES", "give smaller samples")
     if is_fortran:  # it is held whole
         check_memory(title, shape[0] * _row_bytes(header))

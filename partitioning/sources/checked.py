@@ -17,12 +17,8 @@ def check_source(source: Source, missing: Collection[str] = ()) -> Source:
     An Arrow file holds one dictionary per column, but a source may have another in every batch. A first pass over the
     dictionary columns joins them.
 
-    Args:
-        source: samples in any batches.
-        missing: columns that may have missing values.
-
     Raises:
-        InputError: a value is missing (during reading), or dictionaries cannot be joined.
+        InputError: a value is missing in a column not in `missing` (during reading), or dictionaries cannot be joined.
     """
     dictionaries = _join(source)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from partitioning.common.bounds import check_columns
+from partitioning.common.bounds import check_column_count
 from partitioning.common.columns import check_text
 from partitioning.common.errors import InputError
 from partitioning.common.paths import open_regular, regular
@@ -56,7 +56,7 @@ def _open(path: Path) -> "CSVStreamingReader":
 
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     with open_regular(path) as file:  # Arrow would take memory for each column at once
-        check_columns(str(path), file.readline(_BLOCK).count(delimiter.encode()) + 1)
+        check_column_count(str(path), file.readline(_BLOCK).count(delimiter.encode()) + 1)
     return csv.open_csv(
         regular(path),
         read_options=csv.ReadOptions(block_size=_BLOCK),

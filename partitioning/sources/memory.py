@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from partitioning.common.bounds import check_memory, check_rows
+from partitioning.common.bounds import check_memory, check_row_count
 from partitioning.common.columns import repeated
 from partitioning.common.errors import InputError, listing
 from partitioning.common.text import described
@@ -61,7 +61,7 @@ def table_of(data: object, label: str) -> pa.Table:
     if read is None:
         raise InputError(f"the data are {described(data)}: must be {FORMS}")
     table = arranged(read(data, label), label)
-    check_rows("the data", table.num_rows)
+    check_row_count("the data", table.num_rows)
     return table
 
 
@@ -169,13 +169,7 @@ def _item(item: object, label: str) -> dict[str, Any]:
 
 
 class _Filled:
-    """Column of values of one shape and type, filled one by one.
-
-    Args:
-        title: name for messages.
-        rows: number of values.
-        first: value with the shape and type of all.
-    """
+    """Column of values with the shape and type of the first, filled one by one."""
 
     def __init__(self, title: str, rows: int, first: object) -> None:
         self.title = title

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from partitioning.common.bounds import MAX_BATCH_BYTES, check_bound, check_columns, check_memory, check_rows
+from partitioning.common.bounds import MAX_BATCH_BYTES, check_bound, check_column_count, check_memory, check_row_count
 from partitioning.common.paths import regular
 from partitioning.sources.source import BATCH_BYTES, Source, StreamedSource, reading
 
@@ -68,13 +68,9 @@ def encoded_columns(metadata: "FileMetaData") -> list[str]:
 
 
 def groups_at_once(metadata: "FileMetaData", encoded: Sequence[str]) -> list[list[int]]:
-    """Return the row groups to read by one call.
+    """Return the row groups to read by one call, if some columns are encoded (see `encoded_columns`).
 
     Each row group has a dictionary of its own, and Arrow cannot read several for a value within a struct.
-
-    Args:
-        metadata: footer of the file.
-        encoded: see `encoded_columns`.
     """
     groups = list(range(metadata.num_row_groups))
     columns = (metadata.schema.column(number) for number in range(metadata.num_columns))
@@ -116,8 +112,8 @@ def rows_at_once(path: Path, metadata: "FileMetaData") -> int:
 
 def decoded_bytes(path: Path, metadata: "FileMetaData") -> int:
     """Return the memory for decoding all rows, by the footer; raise InputError if the file is beyond a bound."""
-    check_rows(str(path), metadata.num_rows)
-    check_columns(str(path), metadata.num_columns)
+    check_row_count(str(path), metadata.num_rows)
+    check_column_count(str(path), metadata.num_columns)
     # Count the memory of decoding, not of the result: a byte in a list is decoded as an INT32 with two levels.
     held = largest = 0
     for group, column in product(range(metadata.num_row_groups), range(metadata.num_columns)):

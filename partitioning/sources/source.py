@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from partitioning.common.bounds import check_columns, check_expansion, check_rows
+from partitioning.common.bounds import check_column_count, check_expansion, check_row_count
 from partitioning.common.columns import repeated
 from partitioning.common.errors import InputError
 from partitioning.common.unreadable import UNREADABLE
@@ -74,11 +74,11 @@ class StreamedSource:
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield all rows in order; columns that are not requested are not decoded."""
-        check_columns(self.name, len(self.schema))
+        check_column_count(self.name, len(self.schema))
         rows = decoded = 0
         for batch in self.read(self.schema.names if columns is None else list(columns)):
             rows += batch.num_rows
-            check_rows(self.name, rows)
+            check_row_count(self.name, rows)
             if self.stored is not None:
                 decoded += record_bytes(batch)
                 check_expansion(self.name, decoded, self.stored)

@@ -13,19 +13,16 @@ from partitioning.common.paths import read_bytes
 from partitioning.store.files import check_size
 from partitioning.store.manifest import MANIFEST, Manifest
 from partitioning.store.remote import RemoteFolder
-from partitioning.store.writing import write_folder
-
-ByteProgress = Callable[[int, int], object]
-"""Callback with the bytes copied so far and the bytes of all files."""
+from partitioning.store.writing import Progress, write_folder
 
 
-def fetch(uri: str, cache: Path | None = None, *, told: ByteProgress | None = None) -> Path:
+def fetch(uri: str, cache: Path | None = None, *, told: Progress | None = None) -> Path:
     """Copy a remote population into the cache, unless it is there, and return its local folder.
 
     Args:
         uri: URI of a folder that `make` wrote: s3://, gs://, file:// ...
         cache: cache folder; by default RAYSIM_CACHE.
-        told: callback during the copy.
+        told: callback with the bytes copied so far and the bytes of all files.
 
     Raises:
         InputError: the URI cannot be reached or holds no population, or a file differs from its manifest.
@@ -66,7 +63,7 @@ def copy_to_cache(
     origin: str,
     cache: Path | None = None,
     *,
-    told: ByteProgress | None = None,
+    told: Progress | None = None,
 ) -> Path:
     """Copy a population's files into the cache, unless they are there, and return the local folder.
 
@@ -77,7 +74,7 @@ def copy_to_cache(
         chunks: function from a file's name to its content in chunks.
         origin: origin of the files, for messages.
         cache: cache folder; by default RAYSIM_CACHE.
-        told: callback during the copy.
+        told: callback with the bytes copied so far and the bytes of all files.
     """
     manifest = Manifest.from_json(content, name=f"{origin}/{MANIFEST}")
     digest = hashlib.sha256(content).hexdigest()

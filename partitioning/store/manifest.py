@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from partitioning.common.bounds import check_rows
+from partitioning.common.bounds import check_row_count
 from partitioning.common.columns import Column, Label
 from partitioning.common.errors import InputError
 from partitioning.common.paths import read_bytes
@@ -112,11 +112,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, content: bytes, *, name: str) -> "Manifest":
-        """Read a manifest.
-
-        Args:
-            content: bytes of manifest.json.
-            name: title of the manifest in messages.
+        """Read the bytes of a manifest.json; messages call it by `name`.
 
         Raises:
             InputError: the content is no manifest, of another version, or was changed.
@@ -193,7 +189,7 @@ def _check_values(manifest: Manifest, where: str) -> None:
             raise ValueError(f"{name!r}, which divides the rows, is no column")
     if any((feature.categories is None) == (feature.edges is None) for feature in manifest.features):
         raise ValueError("a feature has not either categories or edges")
-    check_rows(f"{where}: the population", max(manifest.counts.clients, manifest.counts.samples))
+    check_row_count(f"{where}: the population", max(manifest.counts.clients, manifest.counts.samples))
     sections = [section for test in manifest.tests for section in test.slices]
     for record in (manifest.splits, manifest.counts, *manifest.files, *sections):
         for name, value in vars(record).items():

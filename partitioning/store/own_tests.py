@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from partitioning.common.checks import Integers, share
+from partitioning.common.checks import Integers
 from partitioning.common.columns import distinct, is_label
 from partitioning.common.errors import InputError
 
@@ -14,17 +14,8 @@ TRAIN, TEST = "train", "test"
 """Values of a column that divides rows into training and test rows; `False` and `True` mean the same."""
 
 
-def read_local_test(value: object) -> float | str:
-    """Return the option `local_test`, a share in [0, 1) or the name of a column."""
-    return value if isinstance(value, str) else share("local_test", value)
-
-
 def is_test_row(values: pa.ChunkedArray, column: str) -> Flags:
-    """Return whether each row is a test row [N].
-
-    Args:
-        values: the column's values.
-        column: name of the column, for messages.
+    """Return whether each row is a test row [N], by the values of a column.
 
     Raises:
         InputError: a value is neither "train" nor "test", nor a boolean.

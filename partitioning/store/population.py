@@ -49,16 +49,7 @@ class Population:
         fold: tuple[int, int] | None = None,
         sites: Collection[str] | None = None,
     ) -> None:
-        """Hold the result of `open`.
-
-        Args:
-            path: folder of the population.
-            manifest: content of manifest.json.
-            table: clients of the population.
-            digest: sha256 of manifest.json.
-            fold: test and validation fold of a view.
-            sites: sites with readable samples; None for all.
-        """
+        """Hold the result of `open`; `fold` is the test and validation fold of a view."""
         self.path = path
         self.manifest = manifest
         self.table = table

@@ -27,17 +27,11 @@ _PLAIN = ("client", "fold", "n", "n_test", *LOCATION_COLUMNS)  # columns of numb
 
 
 _OPEN: WeakValueDictionary[str, ClientTable] = WeakValueDictionary()
-# Tables in use, by the sha256 of their manifests: a process opens the same population several times.
+# Tables in use, by the digest (sha256) of their manifests: a process opens the same population several times.
 
 
 def read_clients(folder: Path, manifest: Manifest, digest: str) -> ClientTable:
-    """Read clients.parquet of a population; raise InputError if it is not the file that was written.
-
-    Args:
-        folder: folder of the population.
-        manifest: its manifest.
-        digest: sha256 of its manifest.
-    """
+    """Read clients.parquet of a population; raise InputError if it is not the file that was written."""
     path = manifest.clients.check(folder)
     if (table := _OPEN.get(digest)) is None:
         table = _OPEN[digest] = _read(path, manifest)

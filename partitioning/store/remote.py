@@ -33,10 +33,7 @@ def is_uri(name: object) -> bool:
 class RemoteFolder:
     """A folder behind a URI; every failure raises InputError with the address and the remedy.
 
-    Args:
-        uri: URI without a password; after a question mark come options of the file system.
-        system: file system of the folder.
-        path: path of the folder in the file system.
+    The URI has no password; after a question mark come options of the file system, in which the folder has the path.
     """
 
     uri: str

@@ -11,7 +11,7 @@ from partitioning.common.columns import describe
 from partitioning.common.errors import InputError, listing
 from partitioning.store.manifest import MANIFEST
 from partitioning.store.population import Population
-from partitioning.store.writing import Progress, check_out, write_clients, write_folder, write_test
+from partitioning.store.writing import Progress, check_out, reported, write_clients, write_folder, write_test
 
 Convert = Callable[[pa.RecordBatch, str], pa.RecordBatch]
 """From a batch and the name of its owner ("client 3") to a batch with the same rows in the same order."""
@@ -36,7 +36,8 @@ def rewrite(
     if lacking := {manifest.label, manifest.class_column} - set(names):
         raise InputError(f"convert drops {listing(sorted(lacking))}: must keep the columns of labels and classes")
     with write_folder(folder) as draft:
-        batches = _clients(population, convert, progress)
+        converted = (convert(population.batch(client), f"client {client}") for client in range(len(population)))
+        batches = reported(converted, len(population), progress)
         shards, clients = write_clients(draft, first.schema, batches, population.table)
         for table in (manifest.rows, manifest.moments):
             if table is not None:
@@ -53,13 +54,6 @@ def rewrite(
         )
         (draft / MANIFEST).write_bytes(manifest.to_json())
     return Population.open(folder)
-
-
-def _clients(population: Population, convert: Convert, progress: Progress | None) -> Iterator[pa.RecordBatch]:
-    for client in range(len(population)):
-        yield convert(population.batch(client), f"client {client}")
-        if progress is not None:
-            progress(client + 1, len(population))
 
 
 def _slices(population: Population, name: str | None, convert: Convert) -> Iterator[pa.RecordBatch]:

@@ -9,14 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from partitioning.common.checks import Integers, floor_share, share
-from partitioning.common.columns import Label, class_codes, is_label
+from partitioning.common.columns import Label, class_codes, labels_of
 from partitioning.common.errors import InputError
 from partitioning.measures.numeric import numeric_columns
-from partitioning.store.files import TableFile
 from partitioning.store.manifest import MANIFEST
-from partitioning.store.moments import measure_moments
 from partitioning.store.population import Population
-from partitioning.store.writing import MOMENTS, check_out, write_clients, write_folder, write_rows
+from partitioning.store.writing import check_out, write_folder, write_rows, write_samples
 
 
 def training_part(population: Population, out: str | Path, *, local_test: float) -> Population:
@@ -50,9 +48,7 @@ def training_part(population: Population, out: str | Path, *, local_test: float)
     with write_folder(folder) as draft:
         batches = _counted(_kept(population, sizes), counts, manifest.class_column, manifest.classes)
         measured = {} if manifest.moments is None else numeric_columns(population.schema, manifest.label)
-        if measured:
-            batches = measure_moments(batches, draft / MOMENTS, measured, table.n_test)
-        shards, clients = write_clients(draft, population.schema, batches, table)
+        written = write_samples(draft, population.schema, batches, table, measured)
         for test in manifest.tests:
             copyfile(population.path / test.file.name, draft / test.file.name)
         total = int(sizes.sum())
@@ -61,10 +57,8 @@ def training_part(population: Population, out: str | Path, *, local_test: float)
             local_test=local_test,
             features=(),
             counts=replace(manifest.counts, samples=total, source_rows=total),
-            clients=clients,
-            shards=shards,
             rows=write_rows(draft, np.arange(total)),
-            moments=TableFile.of(draft / MOMENTS) if measured else None,
+            **written,
         )
         (draft / MANIFEST).write_bytes(manifest.to_json())
     return Population.open(folder)
@@ -80,8 +74,6 @@ def _counted(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the clients' batches, and fill in the samples of each class on each client [K, C]."""
     for client, batch in enumerate(batches):
-        labels = batch.column(column)
-        # Labels that are numbers or images are all of one class.
-        codes = class_codes(labels, classes) if is_label(labels.type) else np.zeros(len(labels), np.int64)
+        codes = class_codes(labels_of(batch, column), classes)
         counts[client] = np.bincount(codes[codes >= 0], minlength=len(classes))
         yield batch

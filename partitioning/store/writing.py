@@ -3,7 +3,8 @@
 import errno
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from partitioning.common.paths import check_path
 from partitioning.store.clients import LOCATIONS, ClientTable
 from partitioning.store.files import SHARD_BYTES, Section, StoredFile, TableFile, write_file, write_files
 from partitioning.store.manifest import MANIFEST, TestSet
+from partitioning.store.moments import measure_moments
 
 CLIENTS, ROWS, MOMENTS = "clients.parquet", "rows.parquet", "moments.parquet"
 
@@ -36,8 +38,8 @@ TEST_ROWS = 1024
 TEST_IMAGES = 16
 """Rows per slice if labels are images: a slice is held whole and scored pixel by pixel."""
 
-Progress = Callable[[int, int], None]
-"""Callback with the clients written so far and the number of clients."""
+Progress = Callable[[int, int], object]
+"""Callback with the clients written so far, or bytes copied so far, and their number in all."""
 
 
 def check_out(out: str | Path) -> Path:
@@ -86,6 +88,37 @@ def remove_drafts(folder: Path) -> None:
             rmtree(draft)
 
 
+def reported(batches: Iterable[pa.RecordBatch], clients: int, progress: Progress | None) -> Iterator[pa.RecordBatch]:
+    """Yield the clients' batches, and call `progress` when each is written."""
+    for done, batch in enumerate(batches, start=1):
+        yield batch
+        if progress is not None:
+            progress(done, clients)
+
+
+def write_samples(
+    folder: Path,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    clients: ClientTable,
+    measured: Mapping[str, int],
+    *,
+    index_only: bool = False,
+) -> dict[str, Any]:
+    """Write the files that depend on the samples, and return their entries in the manifest.
+
+    The moments are those of the columns in `measured`. Without shards (`index_only`), only they read the batches.
+    """
+    if measured:
+        batches = measure_moments(batches, folder / MOMENTS, measured, clients.n_test)
+    if not index_only:
+        shards, table = write_clients(folder, schema, batches, clients)
+    else:
+        shards, table = (), write_table(folder / CLIENTS, clients.to_arrow(()))
+        deque(batches if measured else (), maxlen=0)
+    return {"shards": shards, "clients": table, "moments": TableFile.of(folder / MOMENTS) if measured else None}
+
+
 def write_clients(
     folder: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], clients: ClientTable
 ) -> tuple[tuple[StoredFile, ...], TableFile]:
@@ -125,11 +158,6 @@ def test_file_name(name: str | None) -> str:
 def write_rows(folder: Path, rows: Integers) -> TableFile:
     """Write rows.parquet: source row of every sample, in client order."""
     return write_table(folder / ROWS, pa.table({"row": rows}), use_dictionary=False)
-
-
-def slice_sizes(rows: int, most: int = TEST_ROWS) -> Integers:
-    """Return the sizes of a test set's slices: `most` rows each, the rest in the last."""
-    return np.diff(np.append(np.arange(0, rows, most), rows))
 
 
 def write_table(path: Path, table: pa.Table, **options: Any) -> TableFile:

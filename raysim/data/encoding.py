@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from partitioning import Population
-from partitioning.common.bounds import check_columns
+from partitioning.common.bounds import check_column_count
 from partitioning.common.columns import repeated
 from raysim.common.errors import InputError
 from raysim.data.columns import ColumnRules, Rule, Statistic, fields_of, known_values, numbers_of
@@ -155,7 +155,7 @@ def fit_encoding(population: Population, rules: ColumnRules) -> Encoding:
             columns[each.name] = _fit_numbers(population, each.name, rules)
     encoding = Encoding(rules, columns)
     names = [name for each in columns.values() for name in encoding.names_of(each)]
-    check_columns("one-hot encoding", len(names))
+    check_column_count("one-hot encoding", len(names))
     if (twice := repeated([*names, *(name for name in population.schema.names if name not in columns)])) is not None:
         raise InputError(
             f"data.columns: the encoded columns have two named {twice!r}: must differ; rename the column, or set "

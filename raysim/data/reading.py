@@ -133,7 +133,7 @@ def read_parquet(path: Path) -> pa.Table:
     """Read a Parquet file; raise InputError if it is too large to be held."""
     # pq.read_table would take a folder named key=value in the path for a column.
     with pq.ParquetFile(regular(path)) as file:
-        bounds.check_rows(str(path), file.metadata.num_rows)
+        bounds.check_row_count(str(path), file.metadata.num_rows)
         bounds.check_memory(str(path), decoded_bytes(path, file.metadata))
         schema, encoded = file.schema_arrow, encoded_columns(file.metadata)
         groups = groups_at_once(file.metadata, encoded)

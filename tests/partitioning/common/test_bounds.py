@@ -17,9 +17,9 @@ from partitioning.sources.opening import open_source
 
 
 def test_a_number_above_its_bound_is_refused_by_name() -> None:
-    bounds.check_rows("x", bounds.MAX_ROWS)
+    bounds.check_row_count("x", bounds.MAX_ROWS)
     with pytest.raises(InputError, match=r"x has 268,435,457 rows: at most MAX_ROWS = 268,435,456 are read; split"):
-        bounds.check_rows("x", bounds.MAX_ROWS + 1)
+        bounds.check_row_count("x", bounds.MAX_ROWS + 1)
 
 
 def test_memory_is_compared_with_what_is_free() -> None:
