@@ -15,6 +15,7 @@ import click
 from partitioning.cli.paths import PATH
 from partitioning.cli.terminal import echo
 from partitioning.common.errors import InputError, listing
+from partitioning.common.paths import check_path
 from partitioning.common.text import word
 
 if TYPE_CHECKING:  # It imports numpy.
@@ -181,6 +182,7 @@ def _name_tests(given: Sequence[str]) -> dict[str | None, Path]:
     # An existing path is a source, even if its name contains '='.
     tests: dict[str | None, Path] = {}
     for text in given:
+        check_path("--test", text)
         name, separator, path = text.partition("=")
         named = bool(separator) and not Path(text).exists()
         key = name if named else None

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from partitioning.common.columns import (
     labels_of,
 )
 from partitioning.common.errors import InputError
+from partitioning.common.paths import check_path
 from partitioning.common.streams import Purpose, generator
 from partitioning.making.options import PartitionOptions
 from partitioning.making.sites import assign_sites
@@ -89,7 +89,7 @@ def deal(source: Source, options: PartitionOptions, test_labels: Sequence[pa.Chu
     columns = dict(zip(table.column_names, table.columns, strict=True))
     features, counted = describe_features(columns, options.features, options.buckets)
     if isinstance(resolved.get("table"), str):
-        resolved["table"] = read_counts(Path(resolved["table"]), own)
+        resolved["table"] = read_counts(check_path("table", resolved["table"]), own)
     parts = _apply_scheme(source, options, resolved, table, codes)
     if options.site is not None:
         parts = assign_sites(parts, _values(source, table, options.site), options.site)

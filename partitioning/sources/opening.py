@@ -5,7 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from partitioning.common.errors import InputError
-from partitioning.common.paths import regular
+from partitioning.common.paths import check_path, regular
 from partitioning.sources.arrays import open_arrays
 from partitioning.sources.arrow import open_arrow
 from partitioning.sources.delimited import open_delimited
@@ -31,9 +31,9 @@ def open_source(path: str | Path) -> Source:
     """Open a file by its suffix, or a folder of images by class.
 
     Raises:
-        InputError: the path does not exist, is of an unknown kind, or is damaged.
+        InputError: the text is no path, or the path does not exist, is of an unknown kind, or is damaged.
     """
-    path = Path(path)
+    path = check_path("source", path)
     if path.is_dir():
         return open_images(path)
     opener = _OPENERS.get(path.suffix.lower())

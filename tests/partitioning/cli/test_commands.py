@@ -110,6 +110,8 @@ def test_every_kind_is_a_source_and_a_test_set(call, tmp_path, name):
         (["--test", "zoo=missing.parquet"], "missing.parquet cannot be opened"),
         (["--test", "a=x", "--test", "a=y"], "gives the test set 'a' twice"),
         (["--test", "x", "--test", "y"], "gives the global test set twice"),
+        (["--test", ""], "--test = '': must be a path, and is empty"),
+        (["--test", "x" * 256], "must be a path, and has a name of 256 bytes"),
         (["--folds", "2"], "folds is 2: give 3 or more"),
         (["--folds", "3", "--test-clients", "1"], "folds is 3 beside held-out clients"),
         (["--validation-clients", "4"], "leave at least one client for training"),
@@ -129,6 +131,12 @@ def test_wrong_input_is_one_line_and_leaves_nothing(call, source, tmp_path, argu
     assert message in complaint
     assert complaint.count("\n") == 1
     assert list(tmp_path.iterdir()) == [source]
+
+
+def test_a_table_of_counts_whose_path_is_none_is_refused(call, source, tmp_path):
+    given = ("--scheme", "counts", "--out", tmp_path / "p", "--table", "x" * 256)
+    status, said, complaint = call("make", source, *given)
+    assert (status, said) == (2, "") and "must be a path, and has a name of 256 bytes" in complaint
 
 
 def test_a_test_set_with_a_name_twice_is_refused(call, source, tmp_path):

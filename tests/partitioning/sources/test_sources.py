@@ -362,6 +362,12 @@ def test_a_column_chunk_may_be_larger_than_the_memory():
     assert decoded_bytes(Path("data.parquet"), footer) > 2**46
 
 
+@pytest.mark.parametrize("text", ["", "x" * 256, "a\0b.csv"], ids=["empty", "long", "zero byte"])
+def test_a_text_that_is_no_path_is_refused(text):
+    with pytest.raises(InputError, match=r"^source = .*: must be a path, and .*; correct it$"):
+        open_source(text)
+
+
 def test_an_unknown_kind_is_refused_with_those_that_are_known(tmp_path):
     with pytest.raises(InputError, match=r"x\.json is of an unknown kind: give a folder .*\.parquet.*\.npz"):
         open_source(tmp_path / "x.json")
