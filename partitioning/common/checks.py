@@ -75,7 +75,10 @@ def encode(labels: npt.ArrayLike, name: str = "labels") -> tuple[Integers, Integ
     Raises:
         InputError: the labels are not a non-empty vector of whole numbers, booleans or strings.
     """
-    array = np.asarray(labels)
+    try:
+        array = np.asarray(labels)
+    except ValueError:
+        raise InputError(f"{name}: the values are lists of different lengths; give one value per sample") from None
     if array.ndim != 1 or array.size == 0:
         raise InputError(f"{name}: the shape is {list(array.shape)}; give one dimension with one value per sample")
     words = array.dtype.kind == "O" and all(isinstance(label, str) for label in array)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ def deal(source: Source, options: PartitionOptions, test_labels: Sequence[pa.Chu
     codes = class_codes(labels, own)
     columns = dict(zip(table.column_names, table.columns, strict=True))
     features, counted = describe_features(columns, options.features, options.buckets)
-    if isinstance(resolved.get("table"), str):
+    if isinstance(resolved.get("table"), str | Path):
         resolved["table"] = read_counts(check_path("table", resolved["table"]), own)
     parts = _apply_scheme(source, options, resolved, table, codes)
     if options.site is not None:

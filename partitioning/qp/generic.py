@@ -33,7 +33,7 @@ def solve(problem: Problem, solver: str) -> Floats:
 
     # SciPy, SCIP and GLOP take no quadratic objective, and HiGHS gives up on ours.
     installed = [name.lower() for name in cp.installed_solvers() if name not in ("SCIPY", "HIGHS", "SCIP", "GLOP")]
-    solver = solver.lower()
+    solver = str(solver).lower()
     if solver not in installed:
         raise InputError(
             f"solver is {solver!r}: give 'auto', 'structured' or one that cvxpy has installed "

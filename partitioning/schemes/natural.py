@@ -69,11 +69,14 @@ def domains(
         Ascending int64 arrays of indices, domain after domain in sorted order.
 
     Raises:
-        InputError: the fraction is too large for the number of clients, or leaves a client without samples.
+        InputError: a value is out of range, or the fraction is too large for the number of clients or leaves one
+            without samples.
     """
     codes, _ = encode(labels)
     each, seed = whole("clients_per_domain", clients_per_domain, least=1), read_seed(seed)
     kinds, sizes = _per_sample("domain", domain, codes.size)
+    if not isinstance(equal_sizes, bool | np.bool_):
+        raise InputError(f"equal_sizes is {equal_sizes!r:.80}: give True or False")
     names = [str(name) for name in np.unique(np.asarray(domain))]
     bases = np.full_like(sizes, sizes.min()) if equal_sizes else sizes
     dealt = [_parcels(int(base), each, fraction, name) for base, name in zip(bases, names, strict=True)]
@@ -89,7 +92,7 @@ def domains(
 
 
 def _per_sample(name: str, values: npt.ArrayLike, samples: int) -> tuple[Integers, Integers]:
-    codes, sizes = encode(np.asarray(values), name=name)
+    codes, sizes = encode(values, name=name)
     if codes.size != samples:
         raise InputError(f"{name} has {codes.size} values for {samples} samples: give one per sample")
     return codes, sizes

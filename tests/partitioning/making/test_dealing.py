@@ -1,5 +1,7 @@
 """Every scheme through `make`: what it deals is what is stored, and `verify` agrees."""
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -102,10 +104,11 @@ def test_changed_samples_are_not_indexed_or_counted(tmp_path, scheme, option):
 FILES = {"table.csv": "cat,ant\n1,2\n0,4\n", "table.toml": "[[client]]\ncat = 1\nant = 2\n[[client]]\nant = 4\n"}
 
 
+@pytest.mark.parametrize("kind", [str, Path])
 @pytest.mark.parametrize("name", FILES)
-def test_a_table_of_counts_may_be_a_file(tmp_path, name):
+def test_a_table_of_counts_may_be_a_file(tmp_path, name, kind):
     (tmp_path / name).write_text(FILES[name])
-    made = partitioning.make(table(), tmp_path / "p", scheme="counts", table=str(tmp_path / name))
+    made = partitioning.make(table(), tmp_path / "p", scheme="counts", table=kind(tmp_path / name))
     assert made.class_counts.tolist() == [[2, 0, 1], [4, 0, 0]]
     assert made.manifest.parameters == {"table": [[2, 0, 1], [4, 0, 0]]}
 
