@@ -225,12 +225,11 @@ class Population:
         """
         import pyarrow.parquet as pq
 
-        path = self.manifest.rows.check(self.path)
+        path, samples = self.manifest.rows.check(self.path), self.manifest.counts.samples
         with reading(path):
-            if pq.read_metadata(regular(path)).num_rows != self.manifest.counts.samples:
-                raise InputError(f"{path} does not have a row number for every sample: make the population again")
-            table = read_parquet(path, memory_map=True)
-        if table.schema != pa.schema([("row", pa.int64())]) or len(table) != self.manifest.counts.samples:
+            is_sound = pq.read_metadata(regular(path)).num_rows == samples  # before memory is taken for the rows
+            table = read_parquet(path, memory_map=True) if is_sound else None
+        if table is None or table.schema != pa.schema([("row", pa.int64())]) or len(table) != samples:
             raise InputError(f"{path} does not have a row number for every sample: make the population again")
         return _read_only(np.array(table.column("row"), dtype=np.int64))
 
