@@ -67,7 +67,7 @@ class Assignment:
     def count(self, codes: Integers, categories: int) -> Integers:
         """Count the categories of `rows` on every client [K, categories]."""
         clients = len(self.parts)
-        cells = self.parts.owners * categories + codes
+        cells = np.repeat(np.arange(clients) * categories, self.parts.sizes) + codes
         counts: Integers = np.bincount(cells, minlength=clients * categories).reshape(clients, categories)
         return counts
 
