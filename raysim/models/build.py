@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from raysim.common.errors import unknown
 from raysim.models import plain, residual, sequences
-from raysim.models.keys import positive, positives
 from raysim.models.options import OPTION_NAMES, ModelOptions
 
 if TYPE_CHECKING:
@@ -92,7 +90,7 @@ def build(
     The result is a pure function of the arguments and of the file of loaded weights.
 
     Args:
-        name: one of `MODELS`.
+        name: one of `MODELS`; `raysim.config.model` has checked it, and all parameters.
         shape: shape of one sample; the model takes float32 x [n, *shape].
         classes: number of outputs; the model returns the logits [n, classes].
         seed: key of the initial weights. The global random state is neither used nor changed.
@@ -102,30 +100,25 @@ def build(
         parameters: the model's own, listed in `MODELS[name].parameters`, and those of `ModelOptions`.
 
     Raises:
-        InputError: an unknown model or parameter, a value that is not allowed, or a shape that does not fit.
+        InputError: the shape, the parameters or loaded weights do not fit the model.
     """
     from algorithms.training.forked import forked
+    from raysim.models.initialisation import begin
     from raysim.models.module_checks import check_size, make_own_module
+    from raysim.models.norm import converted
 
-    if own is None and name not in MODELS:
-        raise unknown(f"model {name!r}", name, MODELS)
     builder = MODELS[name] if own is None else ModelBuilder(own)
-    for parameter in parameters:
-        if parameter not in builder.parameters and parameter not in OPTION_NAMES:
-            allowed = [*builder.parameters, *OPTION_NAMES]
-            raise unknown(f"parameter {parameter!r} of model {name}", parameter, allowed)
-    options = ModelOptions(**{key: value for key, value in parameters.items() if key in OPTION_NAMES})
+    common = {key: value for key, value in parameters.items() if key in OPTION_NAMES}
+    options = ModelOptions(**{"norm": builder.norm, **common})
     keys = {key: value for key, value in parameters.items() if key not in OPTION_NAMES}
-    shape, classes = positives("shape", shape), positive("classes", classes)
-    norm = builder.norm if options.norm is None else options.norm
-    built_norm = "none" if norm == "none" else "batch"
+    built_norm = "none" if options.norm == "none" else "batch"
     make = partial(builder.make, shape, classes, built_norm, keys, labels)
     if own is None:
         check_size(name, make)
     with forked(seed):
         module = make() if own is None else make_own_module(name, make, shape, classes)
-        module = options.normalise(module, norm, shape, seed)
-    anew = options.begin(module, name, classes, labels, seed)
+        module = converted(module, options, shape, seed)
+    anew = begin(module, options, name, classes, labels, seed)
     if tell is not None and options.weights is not None:
         made = f"; made anew for {classes} classes: {', '.join(anew)}" if anew else ""
         tell(f"model {name} starts from {options.weights}{made}")

@@ -13,9 +13,12 @@ from torch.nn.modules.conv import _ConvNd
 
 from algorithms import Entry, Kind, Layout, freeze
 from algorithms.core.head import is_within, mark_head
+from algorithms.training.loss import LabelKind
 from partitioning.common.paths import regular
 from raysim.common.errors import InputError, unknown
+from raysim.models.adapters import add_lora
 from raysim.models.keys import WEIGHTS_SUFFIX, WHOLE_MODEL, Init
+from raysim.models.options import LORA, LORA_KEYS, ModelOptions
 
 NORMALISATION = (_NormBase, nn.GroupNorm, nn.LayerNorm)
 """Layers that `initialise` leaves alone: as a rule their scale is 1 and their shift 0."""
@@ -25,6 +28,24 @@ LISTED_DEPTH = 2
 
 LISTED_PARTS = 60
 """Parts of a model that an error lists."""
+
+
+def begin(
+    module: nn.Module, options: ModelOptions, name: str, classes: int, labels: LabelKind, seed: int
+) -> tuple[str, ...]:
+    """Mark the head, set the initial weights, freeze what does not train; return the entries made anew."""
+    if options.head is not None:
+        choose_head(module, (options.head,) if isinstance(options.head, str) else options.head)
+    initialise(module, options.init, options.init_std, seed)
+    anew = load_weights(module, options.weights, name, classes) if options.weights is not None else ()
+    if options.train == LORA:
+        keys = options.resolved()
+        given = {key.removeprefix("lora_"): keys[key] for key in LORA_KEYS}
+        # The head of a language model was trained before, and is often its embedding.
+        add_lora(module, seed=seed, trains_head=labels != "sequence", **given)
+    else:
+        freeze_before(module, options.train)
+    return anew
 
 
 @torch.no_grad()

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
 
-from annotated_types import Ge
+from annotated_types import Ge, MinLen
 
-from raysim.common.errors import InputError, unknown
+from raysim.common.errors import InputError
 
 if TYPE_CHECKING:
     import torch
 
 Count = Annotated[int, Ge(1)]
 """Positive whole number; the experiment file refuses others before anything is loaded."""
+
+Counts = Annotated[tuple[Count, ...], MinLen(1)]
 
 Norm: TypeAlias = Literal["none", "batch", "group", "layer", "instance", "group+ws", "batch-renorm", "fixup"]
 
@@ -44,28 +46,6 @@ WEIGHTS_SUFFIX = ".safetensors"
 WHOLE_MODEL = "all"
 
 
-def positive(name: str, value: object) -> int:
-    """Return `value` if it is a positive whole number.
-
-    Raises:
-        InputError: it is not; the message names the parameter `name`.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{name} is {value!r}, but must be a positive whole number: set {name} to 1 or more")
-    return value
-
-
-def positives(name: str, values: object) -> tuple[int, ...]:
-    """Return `values` as a tuple if it is a list of at least one positive whole number.
-
-    Raises:
-        InputError: it is not; the message names the parameter `name`.
-    """
-    if not isinstance(values, Sequence) or isinstance(values, str) or not values:
-        raise InputError(f"{name} is {values!r}, but must be a list of positive whole numbers, like [200, 200]")
-    return tuple(positive(f"{name}[{i}]", value) for i, value in enumerate(values))
-
-
 def image_shape(model: str, shape: tuple[int, ...], least: int = 1, remedy: str = "") -> tuple[int, int, int]:
     """Return the channels, height and width of the images that a model takes.
 
@@ -87,31 +67,6 @@ def image_shape(model: str, shape: tuple[int, ...], least: int = 1, remedy: str 
     return shape[0], shape[1], shape[2]
 
 
-def check_keys(norm: str, given: Mapping[str, object]) -> None:
-    """Refuse a key that a normaliser does not have.
-
-    Args:
-        norm: name of a normaliser.
-        given: keys and their values; None counts as not given.
-
-    Raises:
-        InputError: a key does not belong to the normaliser; the message lists the keys that do.
-    """
-    for key, value in given.items():
-        if value is not None and key not in KEYS[norm]:
-            takers = " or ".join(f'"{each}"' for each in NORMS if key in KEYS[each])
-            raise InputError(
-                f"model.{key} = {value} with model.norm = {norm!r}, which has {' and '.join(KEYS[norm]) or 'no keys'}: "
-                f"is only for model.norm = {takers}; leave it out"
-            )
-
-
-def check_norm(norm: str) -> None:
-    """Raise an InputError if there is no such normaliser."""
-    if norm not in NORMS:
-        raise unknown(f"model.norm = {norm!r}", norm, NORMS)
-
-
 @dataclass(frozen=True)
 class RenormLimits:
     """Limits of r and d as functions of t, the number of batches that the layer has tracked.
@@ -127,7 +82,7 @@ class RenormLimits:
         d_end: batches at which d_max is reached, >= start.
 
     Raises:
-        InputError: a value is out of range.
+        InputError: an end is before the start.
 
     Paper: section 4 opens r from 1 to 3 between 5,000 and 40,000 steps, and d from 0 to 5 between 5,000 and 25,000.
 
@@ -142,11 +97,9 @@ class RenormLimits:
     d_end: int = 2_500
 
     def __post_init__(self) -> None:
-        for name, least in (("r_max", 1), ("d_max", 0), ("start", 0), ("r_end", self.start), ("d_end", self.start)):
-            value = getattr(self, name)
-            if not value >= least:
-                key = f"model.renorm_{name}"
-                raise InputError(f"{key} = {value}: must be {least} or more; set {key} = {least}")
+        for key, end in (("model.renorm_r_end", self.r_end), ("model.renorm_d_end", self.d_end)):
+            if end < self.start:
+                raise InputError(f"{key} = {end}: must be {self.start} or more; set {key} = {self.start}")
 
     def after(self, tracked: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return r_max and d_max after `tracked` batches, as tensors."""

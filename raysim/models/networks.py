@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from algorithms.core.batch_norm import is_batch_norm
 from raysim.common.errors import InputError
-from raysim.models.keys import Norm, check_norm
+from raysim.models.keys import Norm
 from raysim.models.norm import batch_norm
 
 SplitBackbone: TypeAlias = tuple[nn.Module, nn.Module, tuple[int, int]]
@@ -185,11 +185,7 @@ def adapted(module: nn.Module, norm: Norm) -> nn.Module:
     Args:
         module: one of torchvision's networks; it is changed.
         norm: normaliser asked for.
-
-    Raises:
-        InputError: the norm is not known.
     """
-    check_norm(norm)
     for parent in list(module.modules()):
         if isinstance(parent, (nn.ReLU, nn.ReLU6)):
             # An observer of a norm's output would see it overwritten.

@@ -1,8 +1,6 @@
 """Normalisers: layers that take the place of a model's batch-norm layers, found by type."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from math import inf
 
 import torch
 from torch import nn
@@ -11,10 +9,11 @@ from torch.nn.modules.conv import _ConvNd
 
 from algorithms.core.batch_norm import is_batch_norm
 from raysim.common.errors import InputError
-from raysim.models.keys import GROUPS, Norm, RenormLimits, check_keys, check_norm, positive
+from raysim.models.keys import GROUPS, Norm
 from raysim.models.normalisers.fixup import fixup
 from raysim.models.normalisers.modified_convolutions import pass_observed, standardised_convolution
 from raysim.models.normalisers.renorm import BatchRenorm
+from raysim.models.options import ModelOptions
 
 GROUPED = ("group", "layer", "instance", "group+ws")
 """Normalisers made of `nn.GroupNorm`."""
@@ -29,19 +28,17 @@ def batch_norm(norm: Norm, channels: int, *, spatial: bool) -> nn.Module | None:
         norm: normaliser asked for.
         channels: outputs of the layer before.
         spatial: True behind a convolution, [n, channels, height, width]; False behind a linear layer.
-
-    Raises:
-        InputError: the norm is not known.
     """
-    check_norm(norm)
     if norm == "none":
         return None
     return nn.BatchNorm2d(channels) if spatial else nn.BatchNorm1d(channels)
 
 
-@dataclass(frozen=True)
-class Normaliser:
-    """A normaliser and its parameters.
+def converted(module: nn.Module, options: ModelOptions, shape: tuple[int, ...], seed: int = 0) -> nn.Module:
+    """Return the module with its batch-norm layers replaced by another normaliser.
+
+    Batch-norm layers are found anywhere in the module, subclasses included. Entries keep their names, and scale and
+    shift their values.
 
     - none: no normalisation.
     - batch: the model's own BatchNorm.
@@ -53,46 +50,17 @@ class Normaliser:
     - fixup: a residual network without normalisation (`raysim.models.normalisers.fixup`).
 
     Args:
-        norm: one of these names.
-        groups: groups of GroupNorm; None for 8.
-        momentum: momentum of running statistics; None for the model's own, in torch 0.1.
-        eps: addend of variances; None for the model's own, in torch 1e-5.
-        limits: limits of batch renormalisation.
-
-    Raises:
-        InputError: the norm is not known or does not have the parameter, or a value is out of range.
-    """
-
-    norm: str
-    groups: int | None = None
-    momentum: float | None = None
-    eps: float | None = None
-    limits: RenormLimits = RenormLimits()
-
-    def __post_init__(self) -> None:
-        check_norm(self.norm)
-        check_keys(self.norm, {"groups": self.groups, "norm_momentum": self.momentum, "norm_eps": self.eps})
-        for name, value, most in (("norm_momentum", self.momentum, 1.0), ("norm_eps", self.eps, inf)):
-            if value is not None and not 0 < value <= most:
-                raise InputError(f"model.{name} = {value}: must be above 0 and at most {most}; leave it out")
-
-
-def converted(module: nn.Module, normaliser: Normaliser, shape: tuple[int, ...], seed: int = 0) -> nn.Module:
-    """Return the module with its batch-norm layers replaced by another normaliser.
-
-    Batch-norm layers are found anywhere in the module, subclasses included. Entries keep their names, and scale and
-    shift their values.
-
-    Args:
         module: model to change; the same object is returned, unless it is itself a batch-norm layer.
-        normaliser: replacement.
+        options: the normaliser, one of these names, and its keys; None leaves the module as it is.
         shape: shape of one sample.
         seed: key of Fixup's initial weights; the others draw nothing.
 
     Raises:
         InputError: the module has no batch-norm layer, or the normaliser makes no sense for one.
     """
-    norm, layers = normaliser.norm, {m: name for name, m in module.named_modules() if is_batch_norm(m)}
+    norm, layers = options.norm, {m: name for name, m in module.named_modules() if is_batch_norm(m)}
+    if norm is None:
+        return module
     if not layers and norm != "none":
         raise InputError(
             f"model.norm = {norm!r} on a model without batch norm: must have a batch-norm layer to replace; set "
@@ -103,12 +71,11 @@ def converted(module: nn.Module, normaliser: Normaliser, shape: tuple[int, ...],
         return module
     if norm == "batch":
         for layer in layers:
-            layer.momentum = layer.momentum if normaliser.momentum is None else normaliser.momentum
-            layer.eps = layer.eps if normaliser.eps is None else normaliser.eps
+            layer.momentum, layer.eps = _momentum(options, layer), _eps(options, layer)
         return module
     places, convolutions = _trace(module, shape) if layers and norm in GROUPED else ({}, [])
     made: dict[nn.Module, nn.Module] = {
-        layer: _replacement(normaliser, layer, name, places.get(layer) or 1 + (not isinstance(layer, nn.BatchNorm1d)))
+        layer: _replacement(options, layer, name, places.get(layer) or 1 + (not isinstance(layer, nn.BatchNorm1d)))
         for layer, name in layers.items()
     }
     if norm == "group+ws":
@@ -158,16 +125,14 @@ def _replaced(module: nn.Module, made: Mapping[nn.Module, nn.Module]) -> nn.Modu
     return made.get(module, module)
 
 
-def _replacement(normaliser: Normaliser, layer: _BatchNorm, name: str, places: int) -> nn.Module:
+def _replacement(options: ModelOptions, layer: _BatchNorm, name: str, places: int) -> nn.Module:
     """Return the layer that takes a batch-norm layer's place; `places`: values per channel and sample."""
-    norm, channels = normaliser.norm, layer.num_features
+    norm, channels, eps = options.norm, layer.num_features, _eps(options, layer)
     if norm == "none":
         return nn.Identity()
-    eps = layer.eps if normaliser.eps is None else normaliser.eps
     if norm == "batch-renorm":
-        momentum = layer.momentum if normaliser.momentum is None else normaliser.momentum
         tracks = layer.running_mean is not None
-        renorm = BatchRenorm(channels, eps, momentum, layer.affine, tracks, normaliser.limits)
+        renorm = BatchRenorm(channels, eps, _momentum(options, layer), layer.affine, tracks, options.limits)
         renorm._parameters.update(layer._parameters)
         renorm._buffers.update(layer._buffers)
         return renorm
@@ -180,11 +145,19 @@ def _replacement(normaliser: Normaliser, layer: _BatchNorm, name: str, places: i
                 'be two or more, and linear layers and 1x1 maps have one per channel; set model.norm = "batch"'
             )
     else:
-        groups = positive("model.groups", GROUPS if normaliser.groups is None else normaliser.groups)
+        groups = GROUPS if options.groups is None else options.groups
         _check_groups(groups, channels, spatial=places > 1)
     group_norm = nn.GroupNorm(groups, channels, eps, layer.affine)
     group_norm.weight, group_norm.bias = layer.weight, layer.bias
     return group_norm
+
+
+def _momentum(options: ModelOptions, layer: _BatchNorm) -> float | None:
+    return layer.momentum if options.norm_momentum is None else options.norm_momentum
+
+
+def _eps(options: ModelOptions, layer: _BatchNorm) -> float:
+    return layer.eps if options.norm_eps is None else options.norm_eps
 
 
 def _check_groups(groups: int, channels: int, *, spatial: bool) -> None:

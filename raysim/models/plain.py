@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from raysim.models.keys import Count, Norm, image_shape, positive, positives
+from raysim.models.keys import Count, Counts, Norm, image_shape
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,9 +27,7 @@ def logistic(shape: tuple[int, ...], classes: int) -> nn.Module:
     return LayerStack(math.prod(shape)).output(classes)
 
 
-def mlp(
-    shape: tuple[int, ...], classes: int, *, hidden: tuple[Count, ...] = (200, 200), norm: Norm = "none"
-) -> nn.Module:
+def mlp(shape: tuple[int, ...], classes: int, *, hidden: Counts = (200, 200), norm: Norm = "none") -> nn.Module:
     """Build a multilayer perceptron: linear, norm, ReLU for each hidden width, on the flattened input.
 
     With widths 784-200-200-10 it is the "2NN" of McMahan et al., AISTATS 2017, section 3.
@@ -37,14 +35,11 @@ def mlp(
     Args:
         hidden: widths of the hidden layers.
         norm: normaliser behind each hidden layer.
-
-    Raises:
-        InputError: a width is not positive.
     """
     from raysim.models.networks import LayerStack
 
     layers = LayerStack(math.prod(shape))
-    for width in positives("hidden", hidden):
+    for width in hidden:
         layers.hidden(width, norm)
     return layers.output(classes)
 
@@ -53,7 +48,7 @@ def cnn(
     shape: tuple[int, ...],
     classes: int,
     *,
-    channels: tuple[Count, ...] = (32, 64),
+    channels: Counts = (32, 64),
     hidden: Count = 128,
     norm: Norm = "none",
 ) -> nn.Module:
@@ -65,9 +60,8 @@ def cnn(
         norm: normaliser behind each convolution and the hidden layer.
 
     Raises:
-        InputError: the data are not images or too small, or a width is not positive.
+        InputError: the data are not images or too small.
     """
-    channels, hidden = positives("channels", channels), positive("hidden", hidden)
     layers = _layers("cnn", shape, 2 ** len(channels), "use fewer model.channels")
     for outputs in channels:
         layers.convolution(outputs, 3, norm, padding=1, pool=2)
@@ -84,11 +78,10 @@ def cnn_dropout(shape: tuple[int, ...], classes: int, *, hidden: Count = 128) ->
         hidden: width of the linear layer before the output.
 
     Raises:
-        InputError: the data are not images of at least 6x6, or the width is not positive.
+        InputError: the data are not images of at least 6x6.
 
     Paper: Reddi et al., "Adaptive Federated Optimization", 2021, table 4.
     """
-    hidden = positive("hidden", hidden)
     layers = _layers("cnn_dropout", shape, 6)
     layers.convolution(32, 3, "none")
     layers.convolution(64, 3, "none", pool=2)

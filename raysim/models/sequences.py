@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from raysim.common.distribution import require
 from raysim.common.errors import InputError
-from raysim.models.keys import Count, positive
+from raysim.models.keys import Count
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,8 +39,7 @@ def lstm(
         layers: number of recurrent layers.
 
     Raises:
-        InputError: the data are not sequences, or a size is not positive. The model itself raises it for a value that
-            is not a symbol.
+        InputError: the data are not sequences. The model itself raises it for a value that is not a symbol.
 
     Paper: RADFed, section V; the network is LEAF's for Shakespeare (Caldas et al., 2018).
 
@@ -54,13 +53,7 @@ def lstm(
             f"model lstm on samples of shape {shape}: must be sequences, (length,), of whole numbers; store each as "
             'one list of fixed length, or set model.name = "cnn"'
         )
-    return NextSymbol(
-        positive("vocabulary", vocabulary),
-        positive("embedding", embedding),
-        positive("hidden", hidden),
-        positive("layers", layers),
-        classes,
-    )
+    return NextSymbol(vocabulary, embedding, hidden, layers, classes)
 
 
 def transformer(

@@ -50,6 +50,7 @@ def made(classes, *, bias: bool = True):
 
 
 def other(shape, classes): return "no module"
+def misnamed(shape, classes, norm="bach"): return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
 def narrow(shape, classes): return nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
 def broken(shape, classes): return nn.Linear(5, classes)
 def raising(shape, classes): raise KeyError("gone")
@@ -206,6 +207,7 @@ def test_shape_and_classes_are_given_where_they_are_taken(folder: Path, name: st
         ({"name": "own_model:Mine", "hiden": 3}, "unknown key 'model.hiden' of model own_model:Mine.*'hidden'"),
         ({"name": "own_model:Mine", "hidden": "x"}, "model.hidden = 'x'"),
         ({"name": "own_model:other"}, "it is a str, not a torch.nn.Module"),
+        ({"name": "own_model:misnamed"}, "unknown model.norm = 'bach'"),
         ({"name": "own_model:narrow"}, "returns 10 logits each .*of two samples it returns \\(2, 3\\)"),
         ({"name": "own_model:broken"}, "must be one that takes samples of shape \\(1, 8, 8\\)"),
         ({"name": "own_model:raising"}, "must be made \\(KeyError: 'gone'\\)"),

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from partitioning import InputError
+from raysim.config.model import model_of
 from raysim.models.build import MODELS, build
 from tests.kit.counts import COUNTS
 
@@ -67,22 +68,25 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("mlp", {"hiden": [3]}, "'hidden'"),
     ("logistic", {"hidden": [3]}, "hidden"),
     ("mlp", {"classes_": 3}, "classes_"),
-    ("mlp", {"classes": 0}, "classes"),
-    ("mlp", {"shape": (0,)}, "shape"),
-    ("mlp", {"shape": ()}, "shape"),
-    ("mlp", {"hidden": []}, r"hidden is \[\]"),
-    ("mlp", {"hidden": 200}, "hidden is 200"),
-    ("mlp", {"hidden": "200"}, "hidden is '200'"),
-    ("mlp", {"hidden": [200, 0]}, r"hidden\[1\] is 0"),
-    ("mlp", {"hidden": [-1]}, r"hidden\[0\] is -1"),
-    ("mlp", {"hidden": [2.5]}, r"hidden\[0\] is 2.5"),
-    ("mlp", {"hidden": [True]}, r"hidden\[0\] is True"),
-    ("mlp", {"norm": "layers"}, r"none, batch, group, layer, instance, group\+ws, batch-renorm, fixup"),
-    ("mlp", {"norm": "group", "groups": 0}, "^model.groups is 0"),
+    ("mlp", {"hidden": []}, r"^model.hidden = \[\]: should have at least one item"),
+    ("cnn", {"channels": []}, r"^model.channels = \[\]: should have at least one item"),
+    ("mlp", {"hidden": 200}, "hidden = 200"),
+    ("mlp", {"hidden": "200"}, "hidden = '200'"),
+    ("mlp", {"hidden": [200, 0]}, "hidden = 0"),
+    ("mlp", {"hidden": [-1]}, "hidden = -1"),
+    ("mlp", {"hidden": [2.5]}, "hidden = 2.5"),
+    ("mlp", {"hidden": [True]}, "hidden = True"),
+    (
+        "mlp",
+        {"norm": "layers"},
+        r"'none', 'batch', 'group', 'layer', 'instance', 'group\+ws', 'batch-renorm' or 'fixup'",
+    ),
+    ("mlp", {"norm": "group", "groups": 0}, "^model.groups = 0"),
     ("mlp", {"norm": "group", "groups": 7}, "choose one of 1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 100"),
     ("mlp", {"norm": "group", "groups": 200}, "of at least 2"),
     ("cnn", {"norm": "group", "groups": 3}, "^model.groups = 3: must divide"),
     ("cnn", {"norm": "group", "groups": 64}, "^model.groups = 64: must divide"),
+    ("cnn", {"norm": "batch", "norm_momentum": 1.5}, "^model.norm_momentum = 1.5: should be less than or equal to 1"),
     (
         "cnn",
         {"norm": "group", "norm_momentum": 0.1},
@@ -93,23 +97,24 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         {"norm": "batch", "renorm_start": 3},
         '^model.renorm_start = 3 with .* is only for model.norm = "batch-renorm"',
     ),
+    ("cnn", {"norm": "batch-renorm", "renorm_r_max": 0.5}, "^model.renorm_r_max = 0.5: .* greater than or equal to 1"),
+    ("cnn", {"norm": "batch-renorm", "renorm_d_max": -1}, "^model.renorm_d_max = -1"),
+    ("cnn", {"norm": "batch-renorm", "renorm_r_end": 3}, "^model.renorm_r_end = 3: .*set model.renorm_r_end = 500"),
     ("cnn", {"norm": "fixup", "groups": 2}, "^model.groups = 2 with model.norm = 'fixup', which has no keys"),
-    ("cnn", {"groups": 2}, '^model.groups without model.norm: needs one; set model.norm = "group"'),
-    ("cnn", {"renorm_start": 3}, "^model.renorm_start without model.norm: needs one"),
-    ("cnn", {"norm_momentum": 0.1}, "^model.norm_momentum without model.norm"),
+    ("cnn", {"groups": 2}, "^model.groups = 2 with model.norm = 'none'"),
+    ("cnn", {"renorm_start": 3}, "^model.renorm_start = 3 with model.norm = 'none'"),
+    ("lstm", {"groups": 2}, '^model.groups without model.norm: needs one; set model.norm = "group"'),
+    ("lstm", {"norm_momentum": 0.1}, '^model.norm_momentum without model.norm: needs one; set model.norm = "batch"'),
     ("logistic", {"norm": "batch"}, "without batch norm"),
-    ("logistic", {"norm": "bach"}, "unknown model.norm = 'bach'"),
-    ("lenet", {"norm": "bach"}, "unknown model.norm = 'bach'.*none, batch"),
-    ("mobilenet_v2", {"norm": "bach"}, "unknown model.norm = 'bach'.*none, batch"),
-    ("mobilenet_v2", {"dropout": -0.1}, r"^model\.dropout = .* model\.dropout = 0\.2"),
-    ("mobilenet_v2", {"dropout": 1.0}, r"^model\.dropout = .* model\.dropout = 0\.2"),
-    ("mobilenet_v2", {"dropout": 2}, r"^model\.dropout = .* model\.dropout = 0\.2"),
-    ("resnet18", {"stem": "smal"}, "stem 'smal'.*'small'"),
-    ("deeplab_v3plus", {"backbone": "resnet18"}, "backbone 'resnet18'.*mobilenet_v2, resnet50"),
-    *(("lstm", {"shape": (4,), key: 0}, f"{key} is 0") for key in ("vocabulary", "embedding", "hidden", "layers")),
-    ("cnn", {"init": "uniform"}, "unknown model.init = 'uniform'"),
+    ("logistic", {"norm": "bach"}, "^model.norm = 'bach'"),
+    ("mobilenet_v2", {"dropout": -0.1}, r"^model\.dropout = -0.1: .*0\.2"),
+    ("mobilenet_v2", {"dropout": 1.0}, r"^model\.dropout = 1.0: .*0\.2"),
+    ("resnet18", {"stem": "smal"}, "stem = 'smal'.*'small'"),
+    ("deeplab_v3plus", {"backbone": "resnet18"}, "backbone = 'resnet18'.* 'mobilenet_v2' or 'resnet50'"),
+    *(("lstm", {key: 0}, f"{key} = 0") for key in ("vocabulary", "embedding", "hidden", "layers")),
+    ("cnn", {"init": "uniform"}, "model.init = 'uniform'"),
     ("cnn", {"init": "normal"}, "^model.init_std = None with model.init"),
-    ("cnn", {"init": "normal", "init_std": -1.0}, "^model.init_std = -1.0 with model.init"),
+    ("cnn", {"init": "normal", "init_std": -1.0}, "^model.init_std = -1.0"),
     ("cnn", {"init_std": 1.0}, "^model.init_std with .* is only for model.init"),
     ("cnn", {"init": "glorot", "weights": "a.safetensors"}, "remove one of the two"),
     ("cnn", {"init": "glorot", "norm": "fixup"}, "remove one of the two"),
@@ -124,5 +129,5 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("name", "keys", "message"), REFUSED)
 def test_wrong_keys_are_refused_in_one_line(name: str, keys: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
-        build(name, **{"shape": (3, 16, 16), "classes": 4, "seed": 0, **keys})
+        build(name, shape=(3, 16, 16), classes=4, seed=0, **model_of({"name": name, **keys}).keys)
     assert "\n" not in str(error.value)

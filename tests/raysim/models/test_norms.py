@@ -19,10 +19,11 @@ from raysim.common.errors import InputError
 from raysim.common.vision import torchvision
 from raysim.models.build import build
 from raysim.models.keys import KEYS, NORMS, RenormLimits
-from raysim.models.norm import Normaliser, converted
+from raysim.models.norm import converted
 from raysim.models.normalisers.fixup import ScalarAffine, ShiftedConv2d
 from raysim.models.normalisers.modified_convolutions import StandardisedConv2d, standardised
 from raysim.models.normalisers.renorm import BatchRenorm
+from raysim.models.options import RENORM_PREFIX, ModelOptions
 
 LIMITS = RenormLimits(r_max=1.5, d_max=0.5, start=2, r_end=8, d_end=5)
 
@@ -60,7 +61,7 @@ def one(norm: str, shape: tuple[int, ...] = (2, 4, 4), **numbers: Any) -> nn.Mod
     with torch.no_grad():
         layer.weight.copy_(torch.arange(shape[0]) + 1)
         layer.bias.copy_(torch.arange(shape[0]) - 1)
-    return converted(nn.Sequential(layer), Normaliser(norm, **numbers), shape)[0]
+    return converted(nn.Sequential(layer), ModelOptions(norm, **numbers), shape)[0]
 
 
 def two(norm: str, groups: int = 2) -> dict[str, int]:
@@ -77,7 +78,7 @@ def test_all_batch_norm_of_torchvisions_resnet_is_replaced(norm: str) -> None:
     module = torchvision.models.resnet18(num_classes=5)
     before, places = list(module.state_dict()), of_type(module, nn.BatchNorm2d)
     assert len(places) == 20 and "layer2.0.downsample.1" in places
-    made = converted(module, Normaliser(norm, **two(norm)), (3, 64, 64))
+    made = converted(module, ModelOptions(norm, **two(norm)), (3, 64, 64))
     kind = {"none": nn.Identity, "batch": nn.BatchNorm2d, "batch-renorm": BatchRenorm}.get(norm, nn.GroupNorm)
     if norm != "fixup":
         assert of_type(made, kind) == places
@@ -98,10 +99,10 @@ def test_batch_norm_of_all_dimensions_nested_and_shared(kind: type[nn.Module]) -
     places = {nn.BatchNorm1d: (5,), nn.BatchNorm3d: (2, 3, 2)}.get(kind, (3, 2))  # type: ignore[call-overload]
     shared = kind(4)
     module = nn.Sequential(nn.Sequential(shared), nn.ReLU(), shared)
-    made = converted(module, Normaliser("group", groups=4), (4, *places))
+    made = converted(module, ModelOptions("group", groups=4), (4, *places))
     assert of_type(made, nn.GroupNorm) == ["0.0"] and made[0][0] is made[2]
     assert made(torch.rand(3, 4, *places)).shape == (3, 4, *places)
-    assert isinstance(converted(kind(4), Normaliser("layer"), (4, *places)), nn.GroupNorm)
+    assert isinstance(converted(kind(4), ModelOptions("layer"), (4, *places)), nn.GroupNorm)
 
 
 def normalised(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
@@ -226,7 +227,9 @@ def test_an_open_batch_renorm_without_tracking_leaves_no_trace() -> None:
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_stacked_steps_are_sequential_ones(norm: str) -> None:
-    limits = RenormLimits(r_max=1.5, d_max=0.5, start=0, r_end=2, d_end=1)
+    limits = {"r_max": 1.5, "d_max": 0.5, "start": 0, "r_end": 2, "d_end": 1}
+    keys: dict[str, Any] = {RENORM_PREFIX + key: value for key, value in limits.items()}
+    keys = keys if norm == "batch-renorm" else {}
     rng = np.random.default_rng(2)
     works = [
         Work(
@@ -238,13 +241,13 @@ def test_stacked_steps_are_sequential_ones(norm: str) -> None:
     ]
 
     def trained(execution: str, each: list[Work]) -> list[dict[str, torch.Tensor]]:
-        module = converted(tiny(), Normaliser(norm, **two(norm), limits=limits), (2, 4, 4)).double()
+        module = converted(tiny(), ModelOptions(norm, **two(norm), **keys), (2, 4, 4)).double()
         resident = Resident(module, Sharing().divide(Layout.of(module)), torch.zeros(2, 4, 4), lanes=len(each))
         trainer(resident, Compute(execution, "fp64")).train(Local(lr=0.1, batch_size=4), each, 0.1)  # type: ignore[arg-type]
         return [{e.name: stack[lane].clone() for e, stack in resident.stacks.items()} for lane in range(len(each))]
 
     stacked = trained("vectorised", works)
-    start = converted(tiny(), Normaliser(norm, **two(norm)), (2, 4, 4)).double().state_dict()
+    start = converted(tiny(), ModelOptions(norm, **two(norm)), (2, 4, 4)).double().state_dict()
     for lane, work in enumerate(works):
         (alone,) = trained("sequential", [work])
         torch.testing.assert_close(stacked[lane], alone, rtol=1e-9, atol=1e-11)
@@ -253,7 +256,7 @@ def test_stacked_steps_are_sequential_ones(norm: str) -> None:
 
 @pytest.mark.parametrize(("norm", "layers"), [("batch", 4), ("batch-renorm", 4)])
 def test_fedbn_keeps_every_layer_of_a_nested_model(norm: str, layers: int) -> None:
-    module = converted(tiny(), Normaliser(norm), (2, 4, 4))
+    module = converted(tiny(), ModelOptions(norm), (2, 4, 4))
     layouts = fedbn(Participation(), Local()).divide(Layout.of(module))
     assert len(layouts.personal.entries) == 5 * layers
     assert {e.name.rpartition(".")[0] for e in layouts.personal.entries} == {"1", "3.bn1", "3.bn2", "3.shortcut.1"}
@@ -275,7 +278,7 @@ def bottlenecks() -> nn.Module:
     [(tiny, (2, 4, 4), 1, 2), (torchvisions, (3, 32, 32), 5, 2), (bottlenecks, (3, 32, 32), 5, 3)],
 )
 def test_fixup_starts_at_the_shortcuts(make: Callable[[], nn.Module], shape: Any, count: int, depth: int) -> None:
-    module = converted(make(), Normaliser("fixup"), shape, seed=3)
+    module = converted(make(), ModelOptions("fixup"), shape, seed=3)
     assert torch.count_nonzero(module(torch.rand(2, *shape))) == 0
     blocks = [m for m in module.modules() if hasattr(m, f"bn{depth}")]
     assert len(blocks) == count
@@ -294,13 +297,13 @@ def test_fixup_starts_at_the_shortcuts(make: Callable[[], nn.Module], shape: Any
         he = np.sqrt(2 / (first.out_channels * first.kernel_size[0] * first.kernel_size[1]))
         if first.weight.numel() > 10_000:
             assert first.weight.std().item() == pytest.approx(he * count ** (-1 / (2 * depth - 2)), rel=0.05)
-    again = converted(make(), Normaliser("fixup"), shape, seed=3).state_dict()
+    again = converted(make(), ModelOptions("fixup"), shape, seed=3).state_dict()
     torch.testing.assert_close(module.state_dict(), again, rtol=0, atol=0)
     assert not [m for m in module.modules() if is_batch_norm(m)]
 
 
 def test_fixup_trains_and_its_blocks_leave_zero() -> None:
-    module = converted(tiny(), Normaliser("fixup"), (2, 4, 4))
+    module = converted(tiny(), ModelOptions("fixup"), (2, 4, 4))
     x, y = torch.rand(8, 2, 4, 4), torch.arange(8) % 3
     before = cross_entropy(module(x), y).item()
     assert before == pytest.approx(np.log(3))
@@ -347,13 +350,13 @@ PLAIN = {
         (
             tiny,
             (2, 4, 4),
-            {"norm": "group", "momentum": 0.1},
+            {"norm": "group", "norm_momentum": 0.1},
             'has groups and norm_eps: is only for model.norm = "batch" or',
         ),
         (
             tiny,
             (2, 4, 4),
-            {"norm": "none", "eps": 0.1},
+            {"norm": "none", "norm_eps": 0.1},
             "^model.norm_eps = 0.1 with model.norm = 'none', which has no keys",
         ),
         (
@@ -362,21 +365,20 @@ PLAIN = {
             {"norm": "batch", "groups": 2},
             'is only for model.norm = "group" or "group.ws"; leave it out',
         ),
-        (tiny, (2, 4, 4), {"norm": "batch", "momentum": 1.5}, "at most 1"),
     ],
 )
 def test_refusals(make: Callable[[], nn.Module], shape: Any, numbers: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
-        converted(make(), Normaliser(**numbers), shape)
+        converted(make(), ModelOptions(**numbers), shape)
     assert "\n" not in str(error.value)
 
 
 def test_a_pass_over_statistics_corrects_no_batch_by_another() -> None:
-    limits = RenormLimits(start=0, r_end=1, d_end=1)  # open from a layer's second batch on
     x = torch.randn(2 * CHUNK + 7, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     x[CHUNK:] = 3 * x[CHUNK:] + 2
     found = []
-    for normaliser in (Normaliser("batch"), Normaliser("batch-renorm", limits=limits)):
+    opening = ModelOptions("batch-renorm", renorm_start=0, renorm_r_end=1, renorm_d_end=1)  # from the second batch on
+    for normaliser in (ModelOptions("batch"), opening):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             layers = (nn.BatchNorm1d(4), nn.Linear(4, 3), nn.ReLU(), nn.BatchNorm1d(3), nn.Linear(3, 2))
@@ -403,19 +405,6 @@ def test_a_batch_of_a_pass_over_statistics_is_larger_than_a_chunk_of_an_evaluati
     assert mean is not None
     found = statistics_of(resident.layouts.whole).unpack(mean)
     np.testing.assert_allclose(found["0.running_var"], x.var((0, 2, 3)).numpy(), rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("numbers", "message"),
-    [
-        ({"r_max": 0.5}, "^model.renorm_r_max = 0.5: .*set model.renorm_r_max = 1"),
-        ({"d_max": -1}, "renorm_d_max"),
-        ({"r_end": 3}, "^model.renorm_r_end = 3: .*set model.renorm_r_end = 500"),
-    ],
-)
-def test_openings_out_of_range(numbers: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        RenormLimits(**numbers)
 
 
 def test_momentum_and_eps_reach_the_layers() -> None:
