@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from partitioning.common.columns import check_text, is_label
+from partitioning.common.columns import check_text, is_label, value_type
 from partitioning.sources.source import Source
 from partitioning.store.own_tests import TEST, TRAIN
 from raysim.data.columns import FEW, is_date, is_scalar, known_values, missing_rows, signs_of_missing, wrong_date
@@ -125,7 +125,7 @@ class ColumnFacts:
     @property
     def line(self) -> str:
         """The column in words."""
-        kind = self.kind.value_type if pa.types.is_dictionary(self.kind) else self.kind
+        kind = value_type(self.kind)
         counted = f", {len(self.values)} different" if self.is_text and len(self.values) <= MOST_DISTINCT else ""
         return f"{self.name}: {kind}{counted}" + (f", {self.missing} of {self.rows} missing" if self.missing else "")
 

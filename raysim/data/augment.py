@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
 
@@ -271,16 +271,15 @@ def make_chain(
         standardised: standardisation of the samples; None for pixels.
         own: the user's own functions, by name.
     """
-    changes: list[Augmentation | OwnAugmentation] = []
-    for name in names:
+    given = {**strengths, "standardised": standardised}
+
+    def change(name: str) -> Augmentation | OwnAugmentation:
         if name in own:
-            changes.append(OwnAugmentation(name, own[name]))
-            continue
+            return OwnAugmentation(name, own[name])
         kind = AUGMENTATIONS[name]
-        keys = [field.name for field in fields(kind) if field.name != "standardised"]
-        change: Augmentation = kind(**{key: strengths[key] for key in keys})
-        changes.append(replace(change, standardised=standardised) if isinstance(change, ColourJitter) else change)
-    return AugmentationChain(tuple(changes))
+        return kind(**{field.name: given[field.name] for field in fields(kind)})
+
+    return AugmentationChain(tuple(map(change, names)))
 
 
 def augmentation(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from raysim.common.errors import InputError, unknown
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from partitioning.sources.memory import Tables
 
 SHIFTED = "shifted:"
 BESIDE = re.compile(rf",\s*{SHIFTED}")
@@ -50,11 +50,11 @@ class NamedDataSet:
         """Description with the size of the download."""
         return f"{self.description}; downloads {self.download}" if self.download else self.description
 
-    def read(self, root: Path, seed: int = 0) -> tuple[pa.Table, pa.Table | None]:
+    def read(self, root: Path, seed: int = 0) -> Tables:
         """Read the train and test table."""
         # Import the reader late: torchvision takes seconds to import, in every client actor too.
         given = {"seed": seed} if self.drawn else {}
-        tables: tuple[pa.Table, pa.Table | None] = resolve_name(self.reader)(root, **given)
+        tables: Tables = resolve_name(self.reader)(root, **given)
         return tables
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from partitioning.common.columns import is_label
+from partitioning.common.columns import is_label, value_type
 from raysim.common.errors import InputError, unknown
 from raysim.data.features import is_number
 
@@ -68,10 +68,13 @@ class ColumnRules:
     na_values: Sequence[str | float] | Mapping[str, Sequence[str | float]] = ()
 
     @property
+    def _named(self) -> Mapping[str, Rule]:
+        return self.impute if isinstance(self.impute, Mapping) else {}
+
+    @property
     def needs_statistics(self) -> bool:
         """Whether a value of the training rows stands for missing ones."""
-        named = self.impute if isinstance(self.impute, Mapping) else {}
-        rules = [self.rule_of(name) for name in (*self.categories, *named)]
+        rules = [self.rule_of(name) for name in (*self.categories, *self._named)]
         return self.impute in STATISTICS or any(rule in STATISTICS for rule in rules)
 
     def rule_of(self, column: str) -> Rule | None:
@@ -125,11 +128,10 @@ class ColumnRules:
     def check_names(self, schema: pa.Schema, besides: Collection[str]) -> None:
         """Refuse names that are no features, or that stand in both lists, and rules that do not fit a column."""
         names = [name for name in schema.names if name not in besides]
-        named = self.impute if isinstance(self.impute, Mapping) else {}
         every = {
             "categories": self.categories,
             "dates": self.dates,
-            "impute": [name for name in named if name != OTHERS],
+            "impute": [name for name in self._named if name != OTHERS],
             "na_values": list(self.na_values) if isinstance(self.na_values, Mapping) else [],
         }
         for key, listed in every.items():
@@ -141,7 +143,7 @@ class ColumnRules:
                 f"data.columns.dates has {both[0]!r}, which data.columns.categories has, too: must be one of them; "
                 "remove it from one"
             )
-        for name, rule in named.items():
+        for name, rule in self._named.items():
             self._check_rule(name, rule)
 
     def _check_rule(self, name: str, rule: Rule) -> None:
@@ -305,15 +307,11 @@ def _moments(texts: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
 
 def repeats(values: pa.ChunkedArray | pa.Array) -> bool:
     """Return whether texts repeat as categories do, unlike names or notes: at most half of the rows differ."""
-    return bool(pc.count_distinct(values.cast(_value_type(values.type))).as_py() <= max(FEW, len(values) // 2))
+    return bool(pc.count_distinct(values.cast(value_type(values.type))).as_py() <= max(FEW, len(values) // 2))
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return is_label(kind) and not is_number(_value_type(kind))
-
-
-def _value_type(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    return is_label(kind) and not is_number(value_type(kind))
 
 
 def _texts(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
@@ -359,7 +357,7 @@ def missing_rows(values: pa.ChunkedArray | pa.Array) -> int:
 
 def known_values(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     """Return a column of categories without dictionary, with null for each missing value."""
-    kind = _value_type(values.type)
+    kind = value_type(values.type)
     if pa.types.is_float16(kind):  # Arrow cannot add numbers of half precision
         values, kind = values.cast(pa.float32()), pa.float32()
     if pa.types.is_floating(kind):
@@ -378,8 +376,3 @@ def numbers_of(values: pa.Array) -> np.ndarray:
         return np.asarray(moments.to_numpy(zero_copy_only=False) / MICROSECONDS_PER_DAY)
     numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return np.array(numbers)  # a copy: Arrow's memory is read-only
-
-
-def fields_of(schema: pa.Schema, besides: Collection[str]) -> Iterator[pa.Field]:
-    """Yield the features of a schema."""
-    yield from (each for each in schema if each.name not in besides)

@@ -19,7 +19,6 @@ from partitioning.sources.arrays import nested
 from partitioning.store.manifest import MANIFEST
 from raysim.common.errors import InputError, unknown
 from raysim.data.arrays import flat
-from raysim.data.columns import fields_of
 from raysim.data.features import ArrayColumn, Features, ImageColumn, NumberColumns, features
 from raysim.data.images import ImageFormat, Pixels, encoded, is_image, opened, pixels, with_places
 from raysim.data.targets import LARGEST_CLASS, MaskColumn, masks_of, resized
@@ -102,14 +101,18 @@ def drop_columns(population: Population, names: Sequence[str], cache: Path | Non
     Raises:
         InputError: the population has no such feature.
     """
-    known = [
-        each.name for each in fields_of(population.schema, {population.manifest.label, *population.manifest.dividing})
-    ]
+    known = [each.name for each in features_of(population)]
     for name in names:
         if name not in known:
             raise unknown(f"column {name!r} of data.without", name, known)
     digest = hashlib.sha256(json.dumps(sorted(names)).encode()).hexdigest()[:16]
     return rewritten(population, f"without-{digest}", lambda batch, _: batch.drop_columns(list(names)), cache)
+
+
+def features_of(population: Population) -> list[pa.Field]:
+    """Return the columns of a population that are features."""
+    besides = {population.manifest.label, *population.manifest.dividing}
+    return [each for each in population.schema if each.name not in besides]
 
 
 def rewritten(

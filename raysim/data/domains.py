@@ -10,11 +10,13 @@ import pyarrow.compute as pc
 
 from algorithms import Purpose, generator
 from partitioning.common.casting import cast_like
+from partitioning.common.columns import value_type
+from partitioning.sources.memory import Tables
 from raysim.common.errors import InputError
 from raysim.data.arrays import flat, take_rows
 from raysim.data.columns import PLAIN, ColumnRules
 from raysim.data.features import ArrayColumn, ImageColumn, features
-from raysim.data.folders import ENCODED, Tables
+from raysim.data.folders import ENCODED
 from raysim.data.images import encoded, is_image, png
 
 DOMAIN = "domain"
@@ -149,8 +151,7 @@ def _as_domain(table: pa.Table, name: str, label: str, dividing: Sequence[str], 
 
 def _common_label_type(kind: pa.DataType) -> pa.DataType:
     """Return the type that labels are cast to: int64 for whole numbers of any width, string for strings."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = value_type(kind)
     if pa.types.is_integer(kind):
         return pa.int64()
     return pa.string() if pa.types.is_large_string(kind) else kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,8 +18,8 @@ from partitioning import Population
 from partitioning.common.bounds import check_column_count
 from partitioning.common.columns import repeated
 from raysim.common.errors import InputError
-from raysim.data.columns import ColumnRules, Rule, Statistic, fields_of, known_values, numbers_of
-from raysim.data.decoding import rewritten
+from raysim.data.columns import ColumnRules, Rule, Statistic, known_values, numbers_of
+from raysim.data.decoding import features_of, rewritten
 from raysim.data.features import NumberColumns, features
 
 VERSION = 1
@@ -101,16 +101,10 @@ class Encoding:
         first = int(self.rules.drop_first)
         return {name: pa.array((codes == place).astype(np.uint8)) for place, name in enumerate(names, first)}
 
-    def to_json(self, label: str, schema: pa.Schema, dividing: Collection[str]) -> bytes:
-        """Return the rules and the fitted values, to be read by a person.
-
-        Args:
-            label: label column.
-            schema: columns of the population.
-            dividing: columns that identify a row's owner and are no features.
-        """
+    def to_json(self, population: Population) -> bytes:
+        """Return the rules and the fitted values, to be read by a person."""
         encoded: list[str] = []
-        for each in fields_of(schema, {label, *dividing}):
+        for each in features_of(population):
             encoded += self.names_of(self.columns[each.name]) if each.name in self.columns else [each.name]
         rules = {key: getattr(self.rules, key) for key in ("encode", "drop_first", "impute", "na_values")}
         content = {
@@ -143,12 +137,11 @@ def fit_encoding(population: Population, rules: ColumnRules) -> Encoding:
         InputError: a name is no feature, features are no numbers, or a column has no value to fit.
     """
     manifest = population.manifest
-    besides = {manifest.label, *manifest.dividing}
-    rules.check_names(population.schema, besides)
+    rules.check_names(population.schema, {manifest.label, *manifest.dividing})
     if not isinstance(features(rules.as_numbers(population.schema), manifest.label, manifest.dividing), NumberColumns):
         raise InputError("[data.columns] on arrays or images: is only for columns of numbers; remove it")
     columns: dict[str, FittedColumn] = {}
-    for each in fields_of(population.schema, besides):
+    for each in features_of(population):
         if each.name in rules.categories:
             columns[each.name] = _fit_category(population, each.name, rules)
         elif each.name in rules.dates or rules.rule_of(each.name) is not None or rules.na_values_of(each.name):
@@ -172,9 +165,7 @@ def encode_population(population: Population, encoding: Encoding, cache: Path | 
         encoding: encoding of its columns.
         cache: folder of prepared populations, by default `decoded` in raysim's cache.
     """
-    manifest = population.manifest
-    content = encoding.to_json(manifest.label, population.schema, manifest.dividing)
-    digest = hashlib.sha256(content).hexdigest()[:16]
+    digest = hashlib.sha256(encoding.to_json(population)).hexdigest()[:16]
     return rewritten(population, f"columns-{VERSION}-{digest}", encoding, cache)
 
 

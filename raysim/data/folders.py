@@ -9,11 +9,9 @@ import pyarrow as pa
 
 from partitioning.common.bounds import check_bound
 from partitioning.common.paths import cache, read_bytes, regular
+from partitioning.sources.memory import Tables
 from raysim.common.errors import InputError
 from raysim.data.images import fault, opened
-
-Tables: TypeAlias = tuple[pa.Table, pa.Table | None]
-"""Training table, and test table if there is one."""
 
 ImageRow: TypeAlias = tuple[Path, tuple[Any, ...]]
 """File of an image, and the values of the other columns in its row."""

@@ -13,6 +13,7 @@ import torch
 from algorithms import Augment, Purpose, generator, torch_seed
 from partitioning.common.columns import class_codes, distinct
 from partitioning.sources.arrays import nested
+from partitioning.sources.memory import Tables
 from raysim.common.errors import MAX_NAMES, InputError
 from raysim.common.log import LOG
 from raysim.data.arrays import flat, take_rows
@@ -84,7 +85,7 @@ def rows_of_classes(table: pa.Table, label: str, classes: Sequence[int | str]) -
     return take_rows(table, np.flatnonzero(class_codes(table[label], classes) >= 0))
 
 
-def draw_sample(train: pa.Table, test: pa.Table | None, sample: float, seed: int) -> tuple[pa.Table, pa.Table | None]:
+def draw_sample(train: pa.Table, test: pa.Table | None, sample: float, seed: int) -> Tables:
     """Draw training rows, and the same share of the test rows, without replacement; the rows keep their order.
 
     Args:

@@ -112,7 +112,7 @@ class Shards:
         if self._united is not None and self._united[0] == key:
             return self._united[1]
         self._united = None  # free it first: memory may not hold two
-        x, y = _end_to_end([self.samples(one, part) for one in clients])
+        x, y, _ = _scored([self.samples(one, part) for one in clients])
         self._united = key, (x, y)
         return x, y
 
@@ -120,8 +120,7 @@ class Shards:
         """Return a fixed slice of the global test set, or of a domain's."""
         with naming_samples(self._population, f"test slice {number}"):
             x, y = self._decode(self._population.test_batch(number, domain))
-        x = x if self._standardise is None else self._standardise.scale(x)
-        return x.to(self._device), y.to(self._device)
+        return self._scaled(x), y.to(self._device)
 
     def scored(self, owners: Sequence[int], part: SamplePart | None, domain: str | None = None) -> Scored:
         """Return the samples that a block of an evaluation scores; see `ClientData`.
@@ -138,14 +137,12 @@ class Shards:
         return found
 
     def _slices(self, numbers: Sequence[int], domain: str | None) -> Scored:
-        each = [self.test_slice(number, domain) for number in numbers]
-        return *_end_to_end(each), np.array([len(y) for _, y in each])
+        return _scored([self.test_slice(number, domain) for number in numbers])
 
     def _neighbours(self, clients: Sequence[int], part: SamplePart) -> Scored:
         """Read a part of several clients' samples, and decode it at once."""
         if self._standardise is not None and self._standardise.per_client:
-            each = [self.samples(client, part) for client in clients]
-            return *_end_to_end(each), np.array([len(y) for _, y in each])
+            return _scored([self.samples(client, part) for client in clients])
         try:
             whole = [(client, self._population.batch(client)) for client in clients]
             batches = [batch[self._rows(client, batch.num_rows, part)] for client, batch in whole]
@@ -154,8 +151,11 @@ class Shards:
             for client in clients:
                 self._read(client)  # raises the error with the client's name
             raise
-        x = x if self._standardise is None else self._standardise.scale(x)
-        return x.to(self._device), y.to(self._device), np.array([batch.num_rows for batch in batches])
+        return self._scaled(x), y.to(self._device), np.array([batch.num_rows for batch in batches])
+
+    def _scaled(self, x: torch.Tensor) -> torch.Tensor:
+        """Return inputs of no single client, standardised by the scale of all, on the device."""
+        return (x if self._standardise is None else self._standardise.scale(x)).to(self._device)
 
     def _move(self, client: int) -> Tensors:
         if self._pinned is None:
@@ -208,9 +208,9 @@ class Sites:
         return cls(tuple(names), np.array(numbers, np.int64))
 
 
-def _end_to_end(each: Sequence[Tensors]) -> Tensors:
+def _scored(each: Sequence[Tensors]) -> Scored:
     x, y = (torch.cat(tensors) for tensors in zip(*each, strict=True))
-    return x, y
+    return x, y, np.array([len(own) for _, own in each])
 
 
 def _nbytes(tensors: Tensors) -> int:

@@ -20,13 +20,12 @@ from numpy.random import Generator
 
 from algorithms import Purpose, generator
 from partitioning.sources.arrays import nested
+from partitioning.sources.memory import Tables
 from raysim.common.errors import InputError, unknown
 from raysim.data.domains import DOMAIN, image_array
 from raysim.data.features import ArrayColumn, ImageColumn, features
-from raysim.data.folders import Tables
-from raysim.data.images import encoded, is_image, pixels
+from raysim.data.images import Pixels, encoded, is_image, pixels
 
-Pixels = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 Change = Callable[[Pixels, Generator], Pixels]
 
@@ -171,28 +170,26 @@ def _noisy(images: Pixels, random: Generator) -> Pixels:
 
 
 def _on_ink(change: Callable[[Mask, Generator], Mask]) -> Change:
-    """Return the change of an image from that of its enlarged ink; an image without ink stays."""
+    """Return the change of grey images from that of one image's enlarged ink; an image without ink stays."""
 
     @wraps(change)
-    def changed(image: Pixels, random: Generator) -> Pixels:
-        large = scipy.ndimage.zoom(image.astype(np.float64), SCALE, order=1, mode="nearest", grid_mode=True)
-        ink = large >= 127.5
-        if not ink.any() or ink.all():
-            return image
-        height, width = image.shape
-        shares = change(ink, random).reshape(height, SCALE, width, SCALE).mean(axis=(1, 3))
-        small: Pixels = np.rint(255 * shares).astype(np.uint8)
-        return small
+    def changed(images: Pixels, random: Generator) -> Pixels:
+        made = images.copy()
+        height, width = images.shape[2:]
+        for place, (image,) in enumerate(images):
+            large = scipy.ndimage.zoom(image.astype(np.float64), SCALE, order=1, mode="nearest", grid_mode=True)
+            ink = large >= 127.5
+            if ink.any() and not ink.all():
+                shares = change(ink, random).reshape(height, SCALE, width, SCALE).mean(axis=(1, 3))
+                made[place, 0] = np.rint(255 * shares)
+        return made
 
     return changed
 
 
 @_on_ink
 def thinned(ink: Mask, random: Generator) -> Mask:
-    """Remove ink that is at most 0.7 t / 2 away from the ground.
-
-    The function takes an image, uint8 [height, width], light ink on dark ground, and a generator of its draws.
-    """
+    """Remove ink that is at most 0.7 t / 2 away from the ground."""
     depth, middle = _middle(ink)
     core: Mask = depth > THINNER * depth[middle].mean()
     return core
@@ -200,7 +197,7 @@ def thinned(ink: Mask, random: Generator) -> Mask:
 
 @_on_ink
 def thickened(ink: Mask, random: Generator) -> Mask:
-    """Add ground that is at most t / 2 away from the ink; the arguments are those of `thinned`."""
+    """Add ground that is at most t / 2 away from the ink."""
     depth, middle = _middle(ink)
     reach: Mask = scipy.ndimage.distance_transform_edt(~ink) <= THICKER * depth[middle].mean()
     return reach
@@ -208,7 +205,7 @@ def thickened(ink: Mask, random: Generator) -> Mask:
 
 @_on_ink
 def swollen(ink: Mask, random: Generator) -> Mask:
-    """Magnify the surroundings of one random point of the stroke's middle, like a lens; arguments as in `thinned`."""
+    """Magnify the surroundings of one random point of the stroke's middle, like a lens."""
     depth, middle = _middle(ink)
     centre = random.choice(np.argwhere(middle))
     places = np.indices(ink.shape).astype(np.float64)
@@ -223,7 +220,7 @@ def swollen(ink: Mask, random: Generator) -> Mask:
 
 @_on_ink
 def fractured(ink: Mask, random: Generator) -> Mask:
-    """Cut the stroke at three random points of its middle; the arguments are those of `thinned`."""
+    """Cut the stroke at three random points of its middle."""
     depth, middle = _middle(ink)
     points = np.argwhere(middle)
     places = np.indices(ink.shape)
@@ -251,13 +248,6 @@ def _direction(points: npt.NDArray[np.int64], centre: npt.NDArray[np.int64], rea
     return along
 
 
-def _stroke(change: Change) -> Change:
-    def change_each(images: Pixels, random: Generator) -> Pixels:
-        return np.stack([change(image[0], random) for image in images])[:, np.newaxis]
-
-    return change_each
-
-
 STROKES = ("thin", "thick", "swell", "fracture")
 
 SHIFTS: Mapping[str, Change] = MappingProxyType(
@@ -268,10 +258,13 @@ SHIFTS: Mapping[str, Change] = MappingProxyType(
         "blur": _blurred,
         "contrast": _flattened,
         "noise": _noisy,
-        "thin": _stroke(thinned),
-        "thick": _stroke(thickened),
-        "swell": _stroke(swollen),
-        "fracture": _stroke(fractured),
+        "thin": thinned,
+        "thick": thickened,
+        "swell": swollen,
+        "fracture": fractured,
     }
 )
-"""Changes of a domain's images, uint8 [n, channels, height, width]; only `colour` adds channels."""
+"""Changes of a domain's images, uint8 [n, channels, height, width]; only `colour` adds channels.
+
+`STROKES` names those that take light ink on dark ground.
+"""

@@ -12,12 +12,13 @@ import pyarrow.compute as pc
 
 from partitioning.common.columns import is_label, repeated
 from partitioning.common.paths import cache, expanded
+from partitioning.sources.memory import Tables
 from raysim.common.errors import InputError, unknown
 from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, HUB, MEMORY, SHIFTED, SYNTHETIC, check_name
 from raysim.data.columns import PLAIN, ColumnRules
 from raysim.data.domains import DOMAIN, join, split_by_domain
 from raysim.data.features import LABEL, check_label, features
-from raysim.data.folders import Tables, read_folder
+from raysim.data.folders import read_folder
 from raysim.data.hub import by_features, is_hub_folder, read_hub
 from raysim.data.memory import HeldData
 from raysim.data.reading import check_values

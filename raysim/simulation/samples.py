@@ -76,9 +76,9 @@ def _prepared(population: Population, data: DataTable) -> PreparedSamples:
         population = Population.open(drop_columns(population, data.without), data.fold, data.validation)
     encoded, columns = population, None
     if data.columns is not None:
-        encoding, manifest = fit_encoding(population, data.columns.rules), population.manifest
+        encoding = fit_encoding(population, data.columns.rules)
         encoded = Population.open(encode_population(population, encoding))
-        columns = encoding.to_json(manifest.label, population.schema, manifest.dividing)
+        columns = encoding.to_json(population)
     path = decode_population(encoded, picture=ImageFormat(data.size, data.channels))
     decoded = population if path == population.path else Population.open(path)
     decoder = decoder_of(decoded)

@@ -10,9 +10,9 @@ import pyarrow as pa
 from partitioning.common.bounds import check_memory
 from partitioning.common.columns import repeated
 from partitioning.sources.arrays import nested
+from partitioning.sources.memory import Tables
 from raysim.common.errors import InputError
 from raysim.common.log import LOG
-from raysim.data.folders import Tables
 from raysim.data.reading import LARGEST_FLOAT, home, text_of, words_of
 
 SITES = {"NYU": "NYU", "UM_1": "UM", "USM": "USM", "UCLA_1": "UCLA"}

@@ -10,9 +10,10 @@ import pyarrow as pa
 from scipy.io import loadmat, whosmat
 
 from partitioning.common.paths import open_regular, regular
+from partitioning.sources.memory import Tables
 from raysim.common.errors import InputError
 from raysim.common.vision import torchvision
-from raysim.data.folders import ImageRow, Tables, image_table, read_folder
+from raysim.data.folders import ImageRow, image_table, read_folder
 from raysim.data.reading import check_columns, check_labels, damaged, fetch, missing, named_in, table_of, text_of
 from raysim.data.sets.small_images import MOST_DIGITS, digits_table, read_idx
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from algorithms import Purpose, generator
 from partitioning.sources.arrays import nested
+from partitioning.sources.memory import Tables
 from raysim.common.errors import InputError
-from raysim.data.arrays import flat
-from raysim.data.folders import Tables
+from raysim.data.domains import image_array
 from raysim.data.sets.small_images import MNIST_SIDE, read_mnist
 
 CLIENTS, CLASSES = 1000, 10
@@ -58,7 +58,7 @@ def read_fedprox_mnist(root: Path, seed: int) -> Tables:
             left[digit] = left[digit][size:]
     owners = np.repeat(np.arange(CLIENTS), sizes.sum(axis=1))
     taken = np.concatenate(rows)
-    pixels = np.concatenate([flat(chunk).to_numpy() for chunk in whole["image"].chunks]).reshape(-1, MNIST_SIDE**2)
+    pixels = image_array(whole["image"], [MNIST_SIDE**2])
     return pa.table({"x": nested(pixels[taken]), "label": labels[taken], "client": owners}), None
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from raysim.data.folders import Tables
+from partitioning.sources.memory import Tables
 from raysim.data.reading import check_columns, table_of
 
 FILE = Path(__file__).parent / "bundled" / "heart-disease.csv"

@@ -1,17 +1,17 @@
 """Sets of photographs in the layout of their archives: classes, domains, lists and tables of labels."""
 
-import io
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from PIL import Image
 
 from algorithms.training.loss import NO_PIXEL
+from partitioning.sources.memory import Tables
 from raysim.common.errors import InputError
-from raysim.data.folders import ImageRow, Tables, beside_masks, by_class, checked_image, image_table, images_in
+from raysim.data.folders import ImageRow, beside_masks, by_class, checked_image, image_table, images_in
+from raysim.data.images import png
 from raysim.data.reading import home, missing, named_in, text_of, words_of
 from raysim.data.targets import class_metadata, mask_of
 
@@ -191,9 +191,7 @@ def _as_training_classes(path: Path) -> bytes:
     ids = mask_of(checked_image(path), str(path))
     classes = np.full(256, NO_PIXEL, np.uint8)
     classes[list(TRAIN_IDS)] = np.arange(len(TRAIN_IDS))
-    sink = io.BytesIO()
-    Image.fromarray(classes[ids]).save(sink, "PNG", compress_level=1)
-    return sink.getvalue()
+    return png(classes[ids][np.newaxis])
 
 
 def _listed(listing: Path) -> list[tuple[Path, Path]]:

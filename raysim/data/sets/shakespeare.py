@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from partitioning.common.bounds import check_memory
 from partitioning.sources.arrays import nested
+from partitioning.sources.memory import Tables
 from raysim.common.errors import InputError
 from raysim.common.log import LOG
-from raysim.data.folders import Tables
 from raysim.data.reading import missing, text_of, words_of
 
 VOCABULARY = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"

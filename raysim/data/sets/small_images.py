@@ -22,8 +22,8 @@ from pyarrow import csv
 from partitioning.common.columns import check_rows
 from partitioning.common.paths import open_regular, regular
 from partitioning.sources.arrays import nested
+from partitioning.sources.memory import Tables
 from raysim.common.errors import InputError
-from raysim.data.folders import Tables
 from raysim.data.reading import check_labels, damaged, fetch, missing
 
 MNIST_SIDE = 28

@@ -11,9 +11,9 @@ import pyarrow as pa
 from algorithms import Purpose, generator
 from partitioning.common.bounds import check_memory
 from partitioning.sources.arrays import nested
+from partitioning.sources.memory import Tables
 from raysim.common.errors import InputError
 from raysim.data.catalogue import SYNTHETIC
-from raysim.data.folders import Tables
 
 SYNTHETIC_FEATURES = 60
 SYNTHETIC_CLASSES = 10

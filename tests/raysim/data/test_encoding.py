@@ -132,7 +132,7 @@ def test_statistics_of_each_client_are_its_own(population: Population) -> None:
         own = batch[:cut].to_pandas()["dose"].mean()
         assert filled.nunique() == 1
         assert filled.iloc[0] == pytest.approx(own if client in trained else encoding.columns["dose"].fill)
-    content = json.loads(encoding.to_json("label", population.schema, ["ward"]))
+    content = json.loads(encoding.to_json(population))
     assert content["fit"] == "client" and set(content["columns"][0]["missing_by_client"]) == set(map(str, trained))
     assert content["features"][:2] == ["dose", f"kind_{encoding.columns['kind'].categories[0]}"]
 
