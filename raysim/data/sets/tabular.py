@@ -17,6 +17,7 @@ from partitioning.common.casting import cast_like
 from partitioning.common.columns import check_rows, check_text, is_label, repeated
 from partitioning.common.unreadable import UNREADABLE
 from partitioning.sources.layout import arranged
+from partitioning.sources.memory import Tables
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import reading
 from raysim.common.errors import InputError
@@ -24,7 +25,6 @@ from raysim.common.log import LOG
 from raysim.data.columns import PLAIN, ColumnRules, check_features, missing_rows
 from raysim.data.domains import DOMAIN
 from raysim.data.features import LABEL, check_label, is_number
-from raysim.data.folders import Tables
 from raysim.data.reading import (
     check_columns,
     check_labels,
@@ -84,7 +84,7 @@ class TableUse:
     @property
     def words(self) -> list[str]:
         """Columns of text of the training rows."""
-        return [each.name for each in self.like or () if is_label(each.type) and not is_number(each.type)]
+        return [field.name for field in self.like or () if _is_text(field)]
 
     def alike(self, table: pa.Table) -> pa.Table:
         """Return a test table in the types of the training rows where its values fit."""
@@ -103,50 +103,55 @@ class TableUse:
         return cast_like(table, self.like)
 
 
+def _is_text(field: pa.Field) -> bool:
+    return is_label(field.type) and not is_number(field.type)
+
+
 ALL = TableUse()
 """Use of all columns; their types are not checked."""
 
 
 def read_tables(paths: Sequence[Path], use: TableUse) -> list[pa.Table]:
-    """Read a user's files; a column of text in one of them is text in all, because each file's types are inferred.
+    """Read a user's files and check that a model can be trained on their rows; all columns stay.
+
+    The types of text files are inferred from each file alone. A column of text in one of them is text in all, and a
+    column without a value has the type of the others.
 
     Args:
-        paths: see `read_table`, and for its errors.
-        use: use of the columns.
-    """
-    tables = [read_table(path, use) for path in paths]
-    words = {name: table.schema.field(name) for table in tables for name in replace(use, like=table.schema).words}
-    words.pop(use.label or LABEL, None)  # labels of several kinds are a mistake
-    for place, table in enumerate(tables):
-        is_other = any(field.type != words[field.name].type for field in table.schema if field.name in words)
-        if is_other and use.like is None:
-            tables[place] = read_table(paths[place], replace(use, like=pa.schema(list(words.values()))))
-    return tables
-
-
-def read_table(path: Path, use: TableUse) -> pa.Table:
-    """Read a user's file and check that a model can be trained on its rows; all columns stay.
-
-    Args:
-        path: file whose name ends in one of `SUFFIXES`, or else a Parquet file.
+        paths: files whose names end in one of `SUFFIXES`, or else Parquet files.
         use: use of the columns.
 
     Raises:
-        InputError: the file is missing or damaged, or a column, a type or a value is not allowed.
+        InputError: a file is missing or damaged, or a column, a type or a value is not allowed.
     """
+    tables = [_read(path, use.words) for path in paths]
+    fields = [field for table in tables for field in table.schema if field.name != (use.label or LABEL)]
+    empty = {field.name for field in fields if pa.types.is_null(field.type)}
+    shared = {field.name: field for field in fields if field.name in empty and not pa.types.is_null(field.type)}
+    shared |= {field.name: field for field in fields if _is_text(field)}
+    like = replace(use, like=use.like or pa.schema(list(shared.values())))
+    for place, (path, table) in enumerate(zip(paths, tables, strict=True)):
+        if use.like is None and any(shared.get(field.name, field).type != field.type for field in table.schema):
+            tables[place] = usable(_read(path, like.words), str(path), like)
+        else:
+            tables[place] = usable(table, str(path), use)
+    return tables
+
+
+def _read(path: Path, words: Collection[str]) -> pa.Table:
+    """Return a file's table; columns of a text file that are `words` are strings, even if they look like "0013"."""
     if not path.is_file():
         raise InputError(f"{path} is {'a folder' if path.is_dir() else 'missing'}: give the path of a file")
     if path.suffix.lower() in SUFFIXES:
-        return usable(_read_other(path, use.words), str(path), use)
+        return _read_other(path, words)
     try:
-        table = read_parquet(path)
+        return read_parquet(path)
     except UNREADABLE as error:
         reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
         remedy = "write it again, or copy it again"
         if path.suffix.lower() != ".parquet":
             remedy = f"other files end in {', '.join(SUFFIXES)}"
         raise InputError(f"{path} is not a whole Parquet file ({reason}): must be Parquet; {remedy}") from error
-    return usable(table, str(path), use)
 
 
 def usable(table: pa.Table, where: str, use: TableUse) -> pa.Table:
@@ -184,7 +189,6 @@ def usable(table: pa.Table, where: str, use: TableUse) -> pa.Table:
 
 
 def _read_other(path: Path, words: Collection[str]) -> pa.Table:
-    # words: columns of a text file to read as strings, even if they look like "0013"
     with reading(path, "a table"):
         source = open_source(path)
         _ = source.schema.names  # names may not be text in UTF-8

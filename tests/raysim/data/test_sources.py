@@ -173,6 +173,30 @@ def test_rules_for_columns_hold_for_several_files(
 
 
 @pytest.mark.parametrize(
+    ("rules", "value", "found"),
+    [
+        (ColumnRules(impute="mean"), "1.5", [1.5, None, None]),
+        (ColumnRules(categories=("z",), impute="mean"), "u", ["u", "", ""]),
+        (ColumnRules(dates=("z",), impute="mean"), "2020-01-02", [date(2020, 1, 2), None, None]),
+    ],
+)
+def test_a_column_without_a_value_in_one_file_has_the_type_of_the_others(
+    tmp_path: Path, rules: ColumnRules, value: str, found: list[object]
+) -> None:
+    known, empty = f"x,z,y\n1,{value},0\n", "x,z,y\n2,,1\n3,,0\n"
+    assert _two_files(tmp_path, known, empty, rules)["z"].to_pylist() == found
+    assert _two_files(tmp_path, empty, known, rules)["z"].to_pylist() == [*found[1:], found[0]]
+
+
+def test_a_column_without_a_value_is_refused_with_its_remedy(tmp_path: Path) -> None:
+    known, empty = "x,z,y\n1,1.5,0\n", "x,z,y\n2,,1\n3,,0\n"
+    with pytest.raises(InputError, match=r"b\.csv: 'z' has nulls \(2 rows\): .*set impute = \"median\""):
+        _two_files(tmp_path, known, empty)
+    with pytest.raises(InputError, match="'z' is empty"):
+        _two_files(tmp_path, empty, empty, ColumnRules(impute="mean"))
+
+
+@pytest.mark.parametrize(
     ("second", "message"),
     [
         ({"y": [3.0], "label": [1]}, "b has the columns y"),

@@ -15,7 +15,7 @@ import pytest
 from partitioning import InputError
 from raysim.data.reading import read_delimited, table_of
 from raysim.data.sets.abide import connectomes
-from raysim.data.sets.tabular import COVERTYPE, TableUse, read_table
+from raysim.data.sets.tabular import COVERTYPE, TableUse, read_tables
 from raysim.data.sources import load
 
 UCI_ROW = "2596,51,3,258,0,510,221,232,148,6279,1,0,0,0," + ",".join(["0"] * 28 + ["1"] + ["0"] * 11) + ",5"
@@ -26,7 +26,7 @@ def test_values_in_quotes_may_have_line_breaks_at_the_end_of_a_block(tmp_path: P
     notes, mark = ["line\n" * (40_000 + row) for row in range(9)], "\t" if suffix == ".tsv" else ","
     lines = (f'"{note}"{mark}{row}\n' for row, note in enumerate(notes))
     (tmp_path / f"x{suffix}").write_text(f"note{mark}label\n" + "".join(lines))
-    table = read_table(tmp_path / f"x{suffix}", TableUse("label"))
+    (table,) = read_tables([tmp_path / f"x{suffix}"], TableUse("label"))
     assert table.to_pydict() == {"note": notes, "label": [*range(9)]}
 
 
