@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from algorithms.training.loss import NO_POSITION
 from partitioning.common.bounds import check_memory
+from partitioning.common.columns import value_type
 from partitioning.common.paths import expanded, read_bytes
 from partitioning.sources.arrays import nested
 from raysim.common.distribution import require
@@ -72,8 +73,7 @@ class Tokenizer:
         for name in self.columns:
             if name not in table.schema.names:
                 raise unknown(f"column {name!r} of data.text.column", name, table.schema.names)
-            if pa.types.is_dictionary(kind := table[name].type):
-                kind = kind.value_type
+            kind = value_type(table[name].type)
             if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
                 raise InputError(
                     f"column {name!r} of data.text.column is {table[name].type}: must hold text; name another column"
@@ -104,8 +104,10 @@ class Tokenizer:
         joined = [array("i") for _ in first]
         places, ending, count = iter(owner.tolist()), np.array(end, np.int32).tobytes(), 0
         for batch in self._encoded(table, encode):
-            count += sum(map(len, batch)) + len(end) * len(batch)
-            check_memory("the text as tokens", 16 * count)  # 4 bytes joined, 4 as inputs, and 8 as labels
+            added = sum(map(len, batch)) + len(end) * len(batch)
+            count += added
+            # 4 bytes joined, which those before have taken already; 4 as inputs, and 8 as labels.
+            check_memory("the text as tokens", 4 * added + 12 * count)
             for ids, place in zip(batch, places, strict=False):  # in this order, a batch's end takes no place
                 joined[place].frombytes(ids.tobytes() + ending)
         counts = np.array([-(-(len(ids) - 1) // self.length) if len(ids) > 1 else 0 for ids in joined])
