@@ -42,8 +42,12 @@ class OwnAugmentation:
             raise
         except BaseException as error:  # A user's own function may raise anything.
             text = f"{type(error).__name__}: {error}".partition("\n")[0]
+            package = error.name if isinstance(error, ModuleNotFoundError) else None
+            remedy = (
+                f"install {package}, or import it at the top if it lies beside your file" if package else "correct it"
+            )
             raise InputError(
-                f"data.augment = {self.name!r}: must take samples of shape {shape}, and raised {text}; correct it"
+                f"data.augment = {self.name!r}: must take samples of shape {shape}, and raised {text}; {remedy}"
             ) from error
         return shape
 

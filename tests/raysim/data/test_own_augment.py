@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,10 @@ def test_samples_that_are_no_images_are_changed_by_own_functions_alone() -> None
         ),
         (lambda x, g: None, r"and returns a NoneType \(test_own_augment.py, line \d+\); correct it"),
         (lambda x, g: x.gone, r"must take samples of shape \(3, 2, 2\), and raised AttributeError: .*gone"),
+        (
+            lambda x, g: import_module("kornea.filters"),
+            r"No module named 'kornea'; install kornea, or import it at the top if it lies beside your file$",
+        ),
         (lambda x, g: sys.exit(3), r"must take samples of shape \(3, 2, 2\), and raised SystemExit: 3; correct it"),
     ],
 )
