@@ -167,12 +167,15 @@ def is_label(kind: pa.DataType) -> bool:
 
 def is_image(kind: pa.DataType) -> bool:
     """Return whether labels of a type are images: encoded ones, or whole numbers of shape [height, width]."""
+    shape, inner = sample_shape(kind)
+    return is_encoded(kind) or (len(shape) == 2 and bool(pa.types.is_integer(inner)))
+
+
+def is_encoded(kind: pa.DataType) -> bool:
+    """Return whether a column holds encoded images: their bytes, alone or beside a path."""
     if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
         kind = kind.field("bytes").type
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return True
-    shape, inner = sample_shape(kind)
-    return len(shape) == 2 and bool(pa.types.is_integer(inner))
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def is_numbers(kind: pa.DataType) -> bool:

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
@@ -330,18 +330,17 @@ def _picked(x: torch.Tensor, places: torch.Tensor, axis: int) -> torch.Tensor:
     return x.gather(2 + axis, _along(axis, places).expand(other))
 
 
-def check_pixels(x: torch.Tensor, names: Collection[str], where: str) -> None:
-    """Refuse values outside [0, 1] if "colour-jitter" is among the augmentations.
+def check_pixels(x: torch.Tensor, where: str) -> None:
+    """Refuse values outside [0, 1], which "colour-jitter" cannot change.
 
     Args:
         x: values before standardisation.
-        names: names of the augmentations.
         where: origin of the values, for the error message.
 
     Raises:
         InputError: a value is outside.
     """
-    if "colour-jitter" in names and x.numel() and not (x.min() >= 0 and x.max() <= 1):
+    if x.numel() and not (x.min() >= 0 and x.max() <= 1):
         raise InputError(
             f'data.augment with "colour-jitter" on {where} with values of {x.min():g} to {x.max():g}: must be pixels '
             "in [0, 1], or uint8; scale them, or leave it out"

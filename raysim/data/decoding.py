@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from partitioning import Population, rewrite
 from partitioning.common.bounds import check_memory
-from partitioning.common.paths import cache as default_cache
+from partitioning.common.paths import cache
 from partitioning.sources.arrays import nested
 from partitioning.store.manifest import MANIFEST
 from raysim.common.errors import InputError, unknown
@@ -33,19 +33,11 @@ VERSION = 1
 IMAGE_TYPES = (pa.uint8(), pa.float32(), pa.float64())
 """Types of the values of arrays that are images."""
 
-Progress: TypeAlias = Callable[[int, int], None]
-
 ColumnMaker: TypeAlias = Callable[[pa.RecordBatch, str], tuple[pa.Field, pa.Array]]
 """Function from a batch and its owner's name to a changed column."""
 
 
-def decode_population(
-    population: Population,
-    cache: Path | None = None,
-    *,
-    picture: ImageFormat = ImageFormat(),
-    progress: Progress | None = None,
-) -> Path:
+def decode_population(population: Population, picture: ImageFormat = ImageFormat()) -> Path:
     """Return the folder of the same population with decoded images; the first call makes it.
 
     Clients, splits, sizes, rows and their order stay. The column of images becomes uint8 arrays of shape
@@ -55,9 +47,7 @@ def decode_population(
 
     Args:
         population: population with any features; if nothing needs a change, the result is its own folder.
-        cache: folder of decoded populations, by default `decoded` in raysim's cache.
         picture: format of the images, also of those that are arrays already.
-        progress: called with the number of decoded clients and the number of clients.
 
     Raises:
         InputError: an image cannot be decoded; an image differs from the first in size or colour, or a label from its
@@ -82,7 +72,7 @@ def decode_population(
         return batch
 
     try:
-        return rewritten(population, f"{VERSION}{picture}", convert, cache, progress)
+        return rewritten(population, f"{VERSION}{picture}", convert)
     except MemoryError as error:
         raise InputError(
             f"data.image_size = {picture.size}: all pictures of a client must fit the memory ({error}); set a "
@@ -90,13 +80,12 @@ def decode_population(
         ) from None
 
 
-def drop_columns(population: Population, names: Sequence[str], cache: Path | None = None) -> Path:
+def drop_columns(population: Population, names: Sequence[str]) -> Path:
     """Return the folder of the same population without some features; the first call makes it.
 
     Args:
         population: population with these columns.
         names: columns to drop.
-        cache: folder of prepared populations, by default `decoded` in raysim's cache.
 
     Raises:
         InputError: the population has no such feature.
@@ -106,7 +95,7 @@ def drop_columns(population: Population, names: Sequence[str], cache: Path | Non
         if name not in known:
             raise unknown(f"column {name!r} of data.without", name, known)
     digest = hashlib.sha256(json.dumps(sorted(names)).encode()).hexdigest()[:16]
-    return rewritten(population, f"without-{digest}", lambda batch, _: batch.drop_columns(list(names)), cache)
+    return rewritten(population, f"without-{digest}", lambda batch, _: batch.drop_columns(list(names)))
 
 
 def features_of(population: Population) -> list[pa.Field]:
@@ -115,21 +104,13 @@ def features_of(population: Population) -> list[pa.Field]:
     return [each for each in population.schema if each.name not in besides]
 
 
-def rewritten(
-    population: Population,
-    change: str,
-    convert: Callable[[pa.RecordBatch, str], pa.RecordBatch],
-    cache: Path | None = None,
-    progress: Progress | None = None,
-) -> Path:
+def rewritten(population: Population, change: str, convert: Callable[[pa.RecordBatch, str], pa.RecordBatch]) -> Path:
     """Return a cached folder of the same population with other columns; make it if it is missing.
 
     Args:
         population: population to read.
         change: name of the change, which with the population's digest names the folder.
         convert: see `partitioning.rewrite`.
-        cache: folder of prepared populations, by default `decoded` in raysim's cache.
-        progress: called with the number of written clients and the number of clients.
 
     Raises:
         InputError: a batch cannot be converted, or the folder is damaged.
@@ -138,10 +119,10 @@ def rewritten(
     if not population.are_here.all():
         # This machine's cache may have the copy, but those of the sites lack it.
         population.batch(int(np.argmin(population.are_here)))  # raises the error
-    folder = (cache or default_cache() / DECODED) / f"{population.digest}-{change}"
+    folder = cache() / DECODED / f"{population.digest}-{change}"
     if not (folder / MANIFEST).is_file():
         try:
-            rewrite(population, folder, convert, progress=progress)
+            rewrite(population, folder, convert)
         except (OSError, InputError):
             # Another process may have been faster; its result is the same.
             if not (folder / MANIFEST).is_file():
@@ -152,7 +133,7 @@ def rewritten(
 
 def cache_remedy(message: str) -> str:
     """Return the remedy if an error's message names a file in a cached folder of `rewritten`; "" if it does not."""
-    found = re.search(rf"{re.escape(str(default_cache() / DECODED))}/[^/:]+", message)
+    found = re.search(rf"{re.escape(str(cache() / DECODED))}/[^/:]+", message)
     return f"; or remove {found[0]}, and raysim makes it again" if found else ""
 
 

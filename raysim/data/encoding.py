@@ -157,16 +157,15 @@ def fit_encoding(population: Population, rules: ColumnRules) -> Encoding:
     return encoding
 
 
-def encode_population(population: Population, encoding: Encoding, cache: Path | None = None) -> Path:
+def encode_population(population: Population, encoding: Encoding) -> Path:
     """Return the folder of the same population with encoded columns; the first call makes it.
 
     Args:
         population: population with the columns of the encoding.
         encoding: encoding of its columns.
-        cache: folder of prepared populations, by default `decoded` in raysim's cache.
     """
     digest = hashlib.sha256(encoding.to_json(population)).hexdigest()[:16]
-    return rewritten(population, f"columns-{VERSION}-{digest}", encoding, cache)
+    return rewritten(population, f"columns-{VERSION}-{digest}", encoding)
 
 
 def _fit_category(population: Population, name: str, rules: ColumnRules) -> FittedColumn:

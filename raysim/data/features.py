@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from partitioning.common.columns import is_encoded, is_label, is_numbers, shape_of
 from partitioning.common.columns import is_image as is_image_label
-from partitioning.common.columns import is_label, is_numbers, shape_of
 from raysim.common.errors import InputError, unknown
 from raysim.data.images import is_image
 
@@ -110,7 +110,7 @@ def form_of(field: pa.Field) -> Features:
     """Return the form of one column; raise an InputError if its type cannot be a feature."""
     if is_number(field.type):
         return NumberColumns((field.name,))
-    if _is_bytes(_encoded(field.type)):
+    if is_encoded(field.type):
         return ImageColumn(field.name)
     shape, values = _array(field.type)
     if shape and is_number(values):
@@ -118,16 +118,6 @@ def form_of(field: pa.Field) -> Features:
             raise InputError(f"column {field.name!r} has arrays of shape {shape}, without a value: drop the column")
         return ArrayColumn(field.name, shape, values)
     raise InputError(_refusal(field))
-
-
-def _encoded(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
-        return kind.field("bytes").type
-    return kind
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _array(kind: pa.DataType) -> tuple[tuple[int, ...], pa.DataType]:

@@ -145,9 +145,9 @@ def append_augmented(
     parts: list[pa.Array] = []
     for start in range(0, table.num_rows, ROWS_AT_ONCE):
         rows = table[column].slice(start, ROWS_AT_ONCE).combine_chunks()
-        if isinstance(form, ArrayColumn) and pa.types.is_floating(form.values):
+        if "colour-jitter" in names and isinstance(form, ArrayColumn) and pa.types.is_floating(form.values):
             values = torch.tensor(flat(rows).to_numpy(zero_copy_only=False))
-            check_pixels(values, names, f"rows {start} to {start + len(rows) - 1} of column {column!r}")
+            check_pixels(values, f"rows {start} to {start + len(rows) - 1} of column {column!r}")
         parts.append(_augmented(rows, form, change, draws[start : start + ROWS_AT_ONCE], start))
     field = table.schema.field(place)
     return pa.concat_tables([table, table.set_column(place, field, pa.chunked_array(parts, field.type))])

@@ -79,7 +79,7 @@ def _prepared(population: Population, data: DataTable) -> PreparedSamples:
         encoding = fit_encoding(population, data.columns.rules)
         encoded = Population.open(encode_population(population, encoding))
         columns = encoding.to_json(population)
-    path = decode_population(encoded, picture=ImageFormat(data.size, data.channels))
+    path = decode_population(encoded, ImageFormat(data.size, data.channels))
     decoded = population if path == population.path else Population.open(path)
     decoder = decoder_of(decoded)
     standardise = standardisation(data.standardise, population, path)
@@ -108,4 +108,4 @@ def _check_pixels(population: Population, augmentations: Collection[str]) -> Non
     decode = decoder_of(population)
     for client in population.train_clients.tolist():
         x, _ = decode(population.batch(client))
-        check_pixels(x, augmentations, f"column {form.column!r} of client {client}")
+        check_pixels(x, f"column {form.column!r} of client {client}")

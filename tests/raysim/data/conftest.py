@@ -1,4 +1,4 @@
-"""Where real data are, for the tests that read them."""
+"""Real data, for the tests that read them, and a cache for each test."""
 
 import os
 from collections.abc import Callable
@@ -7,6 +7,12 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let populations that a test prepares be in its own folder."""
+    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture

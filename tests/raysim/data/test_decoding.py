@@ -1,6 +1,7 @@
 """A population's encoded images, decoded once."""
 
 import io
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import partitioning
 from partitioning import InputError, Population
 from partitioning.common.errors import ElsewhereError
 from partitioning.sources.arrays import nested
+from raysim.data import decoding
 from raysim.data.decoding import decode_population, drop_columns
 from raysim.data.images import ImageFormat, png
 from raysim.data.sources import load
@@ -45,7 +47,7 @@ def _population(folder: Path, images: list[bytes], *, plain: bool = False) -> Po
 def test_everything_but_the_images_stays(plain: bool, tmp_path: Path) -> None:
     images = [_png(i) for i in range(30)]
     population = _population(tmp_path / "population", images, plain=plain)
-    decoded = Population.open(decode_population(population, tmp_path / "cache"))
+    decoded = Population.open(decode_population(population))
     partitioning.verify(decoded.path)
     assert decoded.schema.field("image").type == pa.list_(pa.list_(pa.list_(pa.uint8(), 6), 4), 3)
     assert decoded.schema.names == population.schema.names
@@ -62,38 +64,34 @@ def test_everything_but_the_images_stays(plain: bool, tmp_path: Path) -> None:
             assert np.array_equal(np.moveaxis(np.asarray(Image.open(io.BytesIO(data))), 2, 0), pixels)
 
 
-def test_decoded_once(tmp_path: Path) -> None:
+def test_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     population = _population(tmp_path / "population", [_png(i) for i in range(12)])
-    seen: list[tuple[int, int]] = []
-    first = decode_population(population, tmp_path / "cache", progress=lambda done, of: seen.append((done, of)))
-    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    assert decode_population(population, tmp_path / "cache", progress=pytest.fail) == first
-    assert [entry.name for entry in (tmp_path / "cache").iterdir()] == [first.name]
+    first = decode_population(population)
+    monkeypatch.setattr(decoding, "rewrite", pytest.fail)
+    assert decode_population(population) == first
+    assert list((tmp_path / "cache" / "decoded").iterdir()) == [first]
 
 
-def test_cache_is_in_the_users_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "own"))
+def test_another_process_was_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     population = _population(tmp_path / "population", [_png(i) for i in range(12)])
-    assert decode_population(population).parent == tmp_path / "own" / "decoded"
-
-
-def test_another_process_was_faster(tmp_path: Path) -> None:
-    population = _population(tmp_path / "population", [_png(i) for i in range(12)])
-    folder = decode_population(population, tmp_path / "elsewhere")
+    folder = decode_population(population)
+    theirs, seen = folder.rename(tmp_path / "theirs"), []
 
     def finish(done: int, of: int) -> None:
+        seen.append((done, of))
         if done == of:
-            (tmp_path / "cache").mkdir(exist_ok=True)
-            folder.rename(tmp_path / "cache" / folder.name)
+            theirs.rename(folder)
 
-    decoded = decode_population(population, tmp_path / "cache", progress=finish)
+    monkeypatch.setattr(decoding, "rewrite", partial(partitioning.rewrite, progress=finish))
+    decoded = decode_population(population)
     partitioning.verify(decoded)
-    assert [entry.name for entry in (tmp_path / "cache").iterdir()] == [folder.name]
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert list((tmp_path / "cache" / "decoded").iterdir()) == [folder]
 
 
 def test_population_without_images_is_its_own_result(tmp_path: Path) -> None:
     population = partitioning.make(load("digits").train.slice(0, 60), tmp_path / "digits", scheme="iid", clients=3)
-    assert decode_population(population, tmp_path / "cache") == population.path
+    assert decode_population(population) == population.path
     assert not (tmp_path / "cache").exists()
 
 
@@ -115,7 +113,7 @@ def test_odd_image_is_named_and_nothing_is_left(odd: bytes, message: str, tmp_pa
     )
     assert (client, row) != (0, 0)  # the first image sets the shape
     with pytest.raises(InputError) as error:
-        decode_population(population, tmp_path / "cache")
+        decode_population(population)
     assert f"client {client}, row {row}," in str(error.value)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
@@ -127,7 +125,7 @@ def test_odd_image_of_the_test_set_is_named(tmp_path: Path) -> None:
     test = _table([_png(0), _png(1, 9, 9)])
     population = partitioning.make(table, tmp_path / "population", scheme="iid", clients=2, test=test)
     with pytest.raises(InputError, match="test slice 0, row 1, has the shape"):
-        decode_population(population, tmp_path / "cache")
+        decode_population(population)
 
 
 def _file(pixels: np.ndarray) -> bytes:
@@ -147,7 +145,7 @@ def test_encoded_images_are_resized_and_converted_as_pillow_does(
     size: tuple[int, int] | None, channels: int | None, mode: str, tmp_path: Path
 ) -> None:
     population = _population(tmp_path / "population", [_png(i) for i in range(8)])
-    folder = decode_population(population, tmp_path / "cache", picture=ImageFormat(size, channels))
+    folder = decode_population(population, picture=ImageFormat(size, channels))
     expected = []
     for image in _pixels(population):
         opened = Image.open(io.BytesIO(image["bytes"])).convert(mode)  # type: ignore[call-overload]
@@ -160,7 +158,7 @@ def test_encoded_images_are_resized_and_converted_as_pillow_does(
 def test_images_of_every_size_and_colour_become_alike(tmp_path: Path) -> None:
     grey = _file(np.arange(35, dtype=np.uint8).reshape(5, 7))
     population = _population(tmp_path / "population", [_png(0), grey, _png(2, 9, 5), _png(3), grey, grey])
-    folder = decode_population(population, tmp_path / "cache", picture=ImageFormat((4, 4), 3))
+    folder = decode_population(population, picture=ImageFormat((4, 4), 3))
     assert np.array(_pixels(Population.open(folder))).shape == (11, 3, 4, 4)
 
 
@@ -168,22 +166,22 @@ def test_a_grey_image_in_a_colour_set_is_refused(tmp_path: Path) -> None:
     grey = _file(np.zeros((4, 6), np.uint8))
     population = _population(tmp_path / "population", [_png(0), grey, _png(2), _png(3)])
     with pytest.raises(InputError, match=r"of (client|test).*set data.channels = 3, or 1") as error:
-        decode_population(population, tmp_path / "cache")
+        decode_population(population)
     assert "\n" not in str(error.value)
     with pytest.raises(InputError, match=r"data\.channels"):
-        decode_population(population, tmp_path / "cache", picture=ImageFormat((4, 4)))
+        decode_population(population, picture=ImageFormat((4, 4)))
 
 
 def test_size_and_colour_are_refused_together(tmp_path: Path) -> None:
     grey, large = _file(np.zeros((4, 6), np.uint8)), _file(np.zeros((5, 6, 3), np.uint8))
     population = partitioning.make(_table([_png(0), grey, large]), tmp_path / "population", scheme="iid", clients=1)
     with pytest.raises(InputError, match=r"set data.image_size = \[HEIGHT, WIDTH\] and data.channels = 3, or 1$"):
-        decode_population(population, tmp_path / "cache")
+        decode_population(population)
     numbers = partitioning.make(
         pa.table({"a": [1.0] * 4, "label": [0] * 4}), tmp_path / "n", scheme="iid", clients=2, seed=0
     )
     with pytest.raises(InputError, match=r"^data\.image_size and data\.channels on columns of numbers"):
-        decode_population(numbers, tmp_path / "cache", picture=ImageFormat((2, 2), 1))
+        decode_population(numbers, picture=ImageFormat((2, 2), 1))
 
 
 def test_each_picture_has_a_folder_of_its_own(tmp_path: Path) -> None:
@@ -196,10 +194,9 @@ def test_each_picture_has_a_folder_of_its_own(tmp_path: Path) -> None:
         ImageFormat(None, 1),
         ImageFormat(None, 3),
     ]
-    folders = [decode_population(population, tmp_path / "cache", picture=picture) for picture in pictures]
+    folders = [decode_population(population, picture=picture) for picture in pictures]
     assert len(set(folders)) == 6 and folders[0].name.endswith("-1") and folders[3].name.endswith("-1-3x3-c1")
-    again = decode_population(population, tmp_path / "cache", picture=ImageFormat((3, 4)), progress=pytest.fail)
-    assert again == folders[2]
+    assert decode_population(population, ImageFormat((3, 4))) == folders[2]
 
 
 @pytest.mark.parametrize(
@@ -213,10 +210,7 @@ def test_arrays_are_resized_and_converted_as_images_are(channels: int, picture: 
     arrays = partitioning.make(
         table, tmp_path / "arrays", scheme="iid", clients=4, test=table.slice(0, 5), test_clients=1, local_test=0.25
     )
-    found = [
-        _pixels(Population.open(decode_population(each, tmp_path / "cache", picture=picture)))
-        for each in (encoded, arrays)
-    ]
+    found = [_pixels(Population.open(decode_population(each, picture=picture))) for each in (encoded, arrays)]
     assert found[0] == found[1]
     floats = picture.of_arrays(values.astype(np.float32) / 255)
     assert np.abs(floats * 255 - picture.of_arrays(values)).max() <= 1  # which are rounded, twice for a colour's luma
@@ -226,17 +220,17 @@ def test_arrays_are_resized_and_converted_as_images_are(channels: int, picture: 
 def test_a_copy_in_the_cache_is_not_for_samples_of_other_sites(tmp_path: Path) -> None:
     rows = pa.table({"a": [1.0, 2.0] * 4, "b": [0.5] * 8, "site": ["x", "y"] * 4, "label": [0, 1, 1, 0] * 2})
     whole = partitioning.make(rows, tmp_path / "p", scheme="natural", column="site", site="site")
-    assert drop_columns(whole, ["b"], tmp_path / "cache").is_dir()
+    assert drop_columns(whole, ["b"]).is_dir()
     for sites in ((), ("x",)):
         here = Population.open(whole.path, sites=sites)
         with pytest.raises(ElsewhereError, match=f"without the site of client {len(sites)}: its samples must be read"):
-            drop_columns(here, ["b"], tmp_path / "cache")
+            drop_columns(here, ["b"])
 
 
 def test_arrays_that_are_so_already_stay(tmp_path: Path) -> None:
     population = partitioning.make(load("digits").train.slice(0, 60), tmp_path / "digits", scheme="iid", clients=3)
-    assert decode_population(population, tmp_path / "cache", picture=ImageFormat((8, 8), 1)) == population.path
-    resized = decode_population(population, tmp_path / "cache", picture=ImageFormat((16, 12), 3))
+    assert decode_population(population, picture=ImageFormat((8, 8), 1)) == population.path
+    resized = decode_population(population, picture=ImageFormat((16, 12), 3))
     assert decoder_of(Population.open(resized)).shape == (3, 16, 12)
 
 
@@ -250,7 +244,7 @@ def test_only_images_are_resized(tmp_path: Path) -> None:
             "channels": ImageFormat(None, 3),
         }.items():
             with pytest.raises(InputError, match=f"^data.{key} on {name}.* remove it$"):
-                decode_population(population, tmp_path / "cache", picture=picture)
+                decode_population(population, picture=picture)
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -267,4 +261,4 @@ def test_a_fault_of_an_image_names_its_file(masked: bool, row: int, tmp_path: Pa
     path = population("whole").batch(0).column("image")[row].as_py()["path"]
     images[int(path[0])]["bytes"] = b"no image"
     with pytest.raises(InputError, match=rf"column 'image' of client 0, row {row} \({path}\), cannot be decoded"):
-        decode_population(population("damaged"), tmp_path / "cache")
+        decode_population(population("damaged"))

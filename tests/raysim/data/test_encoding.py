@@ -74,7 +74,7 @@ def test_fitted_values_are_scikit_learns_of_the_training_rows(population: Popula
 
 def test_every_row_is_encoded_by_the_same_values(population: Population, tmp_path: Path) -> None:
     encoding = fit_encoding(population, RULES)
-    encoded = Population.open(encode_population(population, encoding, tmp_path / "cache"))
+    encoded = Population.open(encode_population(population, encoding))
     assert partitioning.verify(encoded.path) == []
     categories = encoding.columns["kind"].categories
     assert encoded.schema.names == ["dose", *(f"kind_{each}" for each in categories), "ward", "age", "day", "label"]

@@ -56,7 +56,6 @@ def test_large_folder_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     expected = load(f"folder:{tmp_path}/own").train
     monkeypatch.setattr(folders, "MAPPED", 1)
     monkeypatch.setattr(folders, "BATCH_BYTES", 150)
-    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
     mapped = load(f"folder:{tmp_path}/own").train
     assert mapped["image"].num_chunks > 1
     assert mapped.equals(expected)
@@ -77,7 +76,7 @@ def test_images_that_do_not_decode_are_named(change: object, message: str, tmp_p
     train = load(f"folder:{tmp_path}/own").train
     population = partitioning.make(train, tmp_path / "population", scheme="iid", clients=1, seed=0)
     with pytest.raises(InputError, match=message):
-        decode_population(population, tmp_path / "cache")
+        decode_population(population)
 
 
 def test_layout_of_tiny_imagenet(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def table(masks: pa.Array, height: int = 2, width: int = 4) -> pa.Table:
 
 def decoded(rows: pa.Table, tmp_path: Path, picture: ImageFormat = ImageFormat()) -> Population:
     made = partitioning.make(rows, tmp_path / "p", scheme="iid", clients=2, label="mask", test=rows.slice(0, 1))
-    return Population.open(decode_population(made, tmp_path / "cache", picture=picture))
+    return Population.open(decode_population(made, picture))
 
 
 def test_masks_become_classes_of_pixels(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_masks_become_classes_of_pixels(tmp_path: Path) -> None:
             assert all(np.array_equal(mask, MASK) for mask in y.numpy())
         assert decode(population.test_batch(0))[1].tolist() == [MASK.tolist()]
         assert verify(population.path) == [] and population.manifest.classes == ["mask"]
-        assert decode_population(population, tmp_path / name / "again") == population.path
+        assert decode_population(population) == population.path
 
 
 def test_labels_are_resized_by_the_nearest_pixel(tmp_path: Path) -> None:

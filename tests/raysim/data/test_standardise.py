@@ -126,7 +126,7 @@ def test_columns_without_stored_moments_are_measured(tmp_path: Path) -> None:
 
 def test_stored_moments_are_not_those_of_resized_images(tmp_path: Path) -> None:
     population = made(tmp_path / "p", images(), standardise=True)
-    decoded = decode_population(population, tmp_path / "cache", picture=ImageFormat((3, 2)))
+    decoded = decode_population(population, picture=ImageFormat((3, 2)))
     x = trained(Shards(decoded), population).double()
     scale = global_scale(population, decoded)
     np.testing.assert_allclose(scale.std, x.std((0, 2, 3), correction=0), rtol=1e-9)

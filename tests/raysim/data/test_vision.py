@@ -110,9 +110,8 @@ def test_labels_of_other_images(fashion: Path) -> None:
     ],
 )
 def test_absent_files_are_named_and_nothing_is_left(
-    dataset: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    dataset: str, file: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
     with pytest.raises(InputError) as error:
         load(dataset)
     message = str(error.value)
