@@ -173,7 +173,7 @@ def _bytes(values: npt.NDArray[np.generic], where: str) -> Mask:
     return np.ascontiguousarray(values, np.uint8)
 
 
-def joined_labels(table: pa.Table, labels: Sequence[str], keep: Collection[str] = ()) -> tuple[pa.Table, str]:
+def joined_labels(table: pa.Table, labels: Sequence[str], keep: Collection[str]) -> tuple[pa.Table, str]:
     """Return the table with the columns of numbers `labels` as one of lists, float32, and its name.
 
     Args:

@@ -1,4 +1,6 @@
-"""The multilayer perceptron and logistic regression: their layers, and what they refuse."""
+"""Networks without branches: their layers, in order."""
+
+from torch import nn
 
 from raysim.models.build import build
 
@@ -14,3 +16,11 @@ def test_layers() -> None:
     assert _layers("mlp", hidden=[8]) == ["Flatten", "Linear", "ReLU", "Linear"]
     assert _layers("mlp", hidden=(8,), norm="batch") == ["Flatten", "Linear", "BatchNorm1d", "ReLU", "Linear"]
     assert _layers("mlp", hidden=[8], norm="group", groups=4) == ["Flatten", "Linear", "GroupNorm", "ReLU", "Linear"]
+
+
+def test_norm_stands_before_the_activation() -> None:
+    model = build("cnn", shape=(1, 8, 8), classes=2, seed=0, channels=[4], norm="batch")
+    names = [name for name, _ in model.named_children()]
+    assert names == ["conv1", "norm1", "pool1", "relu1", "flatten", "linear", "norm", "relu", "output"]
+    assert isinstance(model.get_submodule("norm1"), nn.BatchNorm2d)
+    assert isinstance(model.get_submodule("norm"), nn.BatchNorm1d)
