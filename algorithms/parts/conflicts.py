@@ -187,6 +187,16 @@ LATER: tuple[Conflict, ...] = (
         "remove it, or use a method of plain rounds",
     ),
     Conflict(
+        *("option with a hook that arrivals leave out", "asynchronous arrivals"),
+        "have no hook but a `wrap` that is `on_the_way`, because arrivals call no other",
+        "remove it, or use a synchronous algorithm",
+    ),
+    Conflict(
+        *("option with a hook that united data leave out", "centralized"),
+        "have no hook but `publish`, because united data call no other",
+        "remove it, or use another algorithm",
+    ),
+    Conflict(
         *("option with work of its own", 'late = "stale"'),
         "not be used together, because late updates do not have that work",
         'set algorithm.late = "drop", or set `on_the_way` in its class',

@@ -72,6 +72,22 @@ def _work_of_its_own(parts: Parts, _: Devices | None) -> str:
     return next((f"option {option}" for option in own if option.overrides("wrap")), "")
 
 
+def _left_out_by_arrivals(parts: Parts, _: Devices | None) -> str:
+    """Return a user's option with a hook other than a `wrap` on the models' way to the server."""
+    return _with_hooks(parts, lambda option: ("attend", *(() if option.on_the_way else ("wrap",)), "reduce", "publish"))
+
+
+def _left_out_by_united_data(parts: Parts, _: Devices | None) -> str:
+    """Return a user's option with a hook other than `publish`."""
+    return _with_hooks(parts, lambda _: ("attend", "wrap", "reduce"))
+
+
+def _with_hooks(parts: Parts, hooks_of: Callable[[Option], tuple[str, ...]]) -> str:
+    own = (option for option in parts.folded if is_own(option))
+    found = (f"option {option} with `{hook}`" for option in own for hook in hooks_of(option) if option.overrides(hook))
+    return next(found, "")
+
+
 def _another_round(parts: Parts, _: Devices | None) -> str:
     """Return the rounds of an algorithm that are not those of an option that carries some."""
     carried = [option.own_round for option in parts.folded if option.own_round is not None]
@@ -156,6 +172,8 @@ SETTINGS: Mapping[str, Setting] = {
     "losses measured after an update": _measured,
     "option of plain rounds": _of_plain_rounds,
     "option with work of its own": _work_of_its_own,
+    "option with a hook that arrivals leave out": _left_out_by_arrivals,
+    "option with a hook that united data leave out": _left_out_by_united_data,
     "another round function": _another_round,
     "round function": _text(lambda a: a.own_round is not None, lambda a: "rounds of its own"),
     "virtual time of the devices": _virtual_time,

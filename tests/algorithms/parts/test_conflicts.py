@@ -75,6 +75,13 @@ class Traced(Option):
         return updates
 
 
+@dataclass(frozen=True)
+class Everywhere(Traced):
+    """The same one, which claims to work in all rounds."""
+
+    in_own_rounds: ClassVar[bool] = True
+
+
 CHANGES: dict[str, dict[str, Any]] = {
     "aggregate_every > 1": {"aggregate_every": 2},
     'sampling = "poisson"': {"by": "poisson", "fraction": 0.5},
@@ -129,6 +136,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "weights above one": {},
     "option of plain rounds": {"options": (Traced(),)},
     "option with work of its own": {"options": (Traced(),)},
+    "option with a hook that arrivals leave out": {"options": (Everywhere(),)},
+    "option with a hook that united data leave out": {"options": (Everywhere(),)},
     "own part that epsilon does not cover": {"options": (Traced(),)},
 }
 """Arguments of a plain algorithm, and of the parts in `PARTS`, by which it has a setting."""
@@ -205,6 +214,18 @@ def test_a_setting_of_a_user_reads_other_parts() -> None:
     with pytest.raises(InputError, match=r"local.lr = 2.0 with uplink = .*: must be left out, to see; remove it"):
         fedavg(EVERY, Local(lr=2.0)).having(reading, UPLINK)
     fedavg(EVERY, LOCAL).having(reading, UPLINK)
+
+
+def test_only_hooks_that_such_rounds_call_go_with_them() -> None:
+    def hook(self: Option, draft: Draft, *given: Any) -> Any:
+        return given[-1] if given else draft
+
+    everywhere = {"in_own_rounds": True}
+    fedasync(EVERY, LOCAL).having(own(wrap=hook, on_the_way=True, **everywhere))
+    centralized(EVERY, LOCAL).having(own(publish=hook, **everywhere))
+    for algorithm, name in ((fedasync, "publish"), (fedasync, "attend"), (centralized, "reduce")):
+        with pytest.raises(InputError, match=rf"option .*Own.* with `{name}` with .*: must have no hook but"):
+            algorithm(EVERY, LOCAL).having(own(**{name: hook}, on_the_way=True, **everywhere))
 
 
 @pytest.mark.parametrize(
