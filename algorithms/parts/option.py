@@ -308,25 +308,20 @@ class Draft:
         return replace(self, cohort=self.algorithm.schedule.participation.draw(*given))
 
     def attended(self) -> Draft:
-        """Return the draft as the options change it, with its cohort."""
-        draft = self
-        for option in self.algorithm.folded:
-            draft = draft.attended_by(option)
-        draft = draft.with_cohort()
-        return replace(draft, size=len(draft.drawn))
-
-    def attended_by(self, option: Option) -> Draft:
-        """Return the draft as one option changes it.
+        """Return the draft as the options change it, with its cohort.
 
         Raises:
-            InputError: a user's own option leaves clients to draw from, weights and a cohort that do not fit each
-                other, or changes them after an earlier option has drawn the cohort.
+            InputError: an option of a user's own returns another thing, changes a cohort that is drawn, or leaves
+                clients to draw from, weights and a cohort that do not fit each other.
         """
-        after = returned(option, "attend", option.attend(self), Draft)
-        if is_own(option):
-            self._check_change(option, after)
-        after.check_cohort(option)
-        return after
+        draft = self
+        for option in self.algorithm.folded:
+            before, draft = draft, returned(option, "attend", option.attend(draft), Draft)
+            if is_own(option):
+                before._check_change(option, draft)
+            draft._check_cohort(option)
+        draft = draft.with_cohort()
+        return replace(draft, size=len(draft.drawn))
 
     def _check_change(self, option: Option, after: Draft) -> None:
         """Raise InputError if the clients to draw from, their weights and the cohort do not fit each other."""
@@ -346,7 +341,7 @@ class Draft:
                 f"{np.shape(after.weights)}: must be one weight for each client; narrow both"
             )
 
-    def check_cohort(self, option: Option) -> None:
+    def _check_cohort(self, option: Option) -> None:
         """Raise InputError if an option drew too many clients, or no array of clients to draw from, in order."""
         cohort = self.cohort
         if cohort is None:
@@ -373,29 +368,19 @@ class Draft:
         return received
 
     def published(self, received: Received, state: State) -> State:
-        """Return the run after the round as the options change it, with its report."""
+        """Return the run after the round as the options change it, with its report.
+
+        Raises:
+            InputError: an option of a user's own returns another thing, or measures a number that is not among its
+                `columns`.
+        """
         report = received.report(self.state.phase, self.laps.seconds)
         after = replace(state, memory={**state.memory, **received.memory}, report=report)
         for option in self.algorithm.folded:
-            after = self.published_by(option, received, after)
+            before, after = after, returned(option, "publish", option.publish(self, received, after), State)
+            if is_own(option):
+                _check_measures(option, before, after)
         self.laps.lap("aggregate")
-        return after
-
-    def published_by(self, option: Option, received: Received, before: State) -> State:
-        """Return the run as one option publishes it.
-
-        Raises:
-            InputError: a user's own option measures a number that is not among its `columns`.
-        """
-        after = returned(option, "publish", option.publish(self, received, before), type(self.state))
-        earlier, later = ({} if each.report is None else each.report.measures for each in (before, after))
-        allowed = (*option.columns, "simulated_seconds")
-        other = [name for name, value in later.items() if value is not earlier.get(name) and name not in allowed]
-        if other and is_own(option):
-            raise InputError(
-                f"option {option}: `publish` measures {other[0]!r}, which is not among its `columns`: must be one of "
-                f"{', '.join(allowed)}; add it to `columns`, and rename it if raysim has a column of that name"
-            )
         return after
 
     @property
@@ -411,6 +396,17 @@ def _check_ids(option: Option, what: str, ids: Any, known: NDArray[np.int64]) ->
         raise InputError(
             f"option {option} {what} {ids}: must be ids of different clients of the {len(known)} to draw from, "
             "ascending, as an int64 array; use np.sort"
+        )
+
+
+def _check_measures(option: Option, before: State, after: State) -> None:
+    """Raise InputError if an option measures a number that is not among its `columns`."""
+    earlier, later = ({} if each.report is None else each.report.measures for each in (before, after))
+    allowed = (*option.columns, "simulated_seconds")
+    if other := [name for name, value in later.items() if value is not earlier.get(name) and name not in allowed]:
+        raise InputError(
+            f"option {option}: `publish` measures {other[0]!r}, which is not among its `columns`: must be one of "
+            f"{', '.join(allowed)}; add it to `columns`, and rename it if raysim has a column of that name"
         )
 
 
