@@ -76,8 +76,7 @@ class UpdateRows:
         return len(self.clients)
 
     def __getitem__(self, part: slice) -> UpdateRows:
-        columns = {name: values[part] for name, values in self.report.items()}
-        return UpdateRows(self.clients[part], columns, self.weights[part], self.personal[part], self.nonfinite[part])
+        return self.ordered(np.arange(len(self))[part])
 
     def ordered(self, order: NDArray[np.int64]) -> UpdateRows:
         """Return the rows at these places, in this order."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from algorithms.core.errors import DivergedError, InputError
 from algorithms.core.fleet import Block, Function, Output
 from algorithms.core.keys import Purpose, Streams, generator, torch_seed
-from algorithms.core.layout import Layouts, Packed
+from algorithms.core.layout import COUNTERS, Layouts, Packed
 from algorithms.core.personal import Location
 from algorithms.core.report import NO_ROWS, Report, UpdateRows
 from algorithms.core.returned import is_own, place_of
@@ -246,7 +246,7 @@ class Trained:
         return worker.keyed(Purpose.OWN_REPORT, self.counter(place), self.clients[place], updates.seed)
 
 
-BATCHES = "batches/updates"
+BATCHES = COUNTERS["batches"]
 """Personal entry that counts a client's updates, if it continues after its last batch."""
 
 

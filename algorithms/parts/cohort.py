@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.fleet import Block, Function, Outcome, cut, joined
+from algorithms.core.fleet import Block, Function, Outcome, blocks_over, joined
 from algorithms.core.state import TravellingModel
 from algorithms.parts.client_update import NO_INPUT, ClientInput, ClientUpdates
 from algorithms.parts.option import Draft, Received
@@ -22,19 +24,16 @@ def client_updates(draft: Draft) -> ClientUpdates:
 
 def blocks_of(draft: Draft, clients: NDArray[np.int64], models: Sequence[TravellingModel] = ()) -> list[Block]:
     """Cut clients into blocks; each client has its personal entries, and its model if models travel."""
-    fleet, state = draft.fleet, draft.state
-    samples, sites = fleet.census.of(clients), fleet.census.sites_of(clients)
-    blocks: list[Block] = []
-    for part in cut(len(clients), fleet.block_size(len(clients)), sites):
-        ids = tuple(clients[part].tolist())
-        inputs = (NO_INPUT,) * len(ids)
+    state, dealt, blocks = draft.state, iter(models), list[Block]()
+    for block in blocks_over(clients, draft.fleet):
+        received = list(islice(dealt, len(block.clients)))
+        inputs = (NO_INPUT,) * len(block.clients)
         if models or state.personal.newest:
-            weights = [model.weight for model in models[part]] or [0.0] * len(ids)
-            personal = [state.personal.latest(client, state.round) for client in ids]
-            inputs = tuple(ClientInput(*each) for each in zip(personal, weights, strict=True))
-        references = tuple(model.reference for model in models[part])
-        site = None if sites is None else int(sites[part.start])
-        blocks.append(Block(len(blocks), ids, int(samples[part].sum()), inputs, references, site))
+            personal = (state.personal.latest(client, state.round) for client in block.clients)
+            weights = (model.weight for model in received) if models else repeat(0.0)
+            inputs = tuple(map(ClientInput, personal, weights))
+        references = tuple(model.reference for model in received)
+        blocks.append(replace(block, inputs=inputs, references=references))
     return blocks
 
 
