@@ -238,15 +238,13 @@ class Concurrent:
 
     concurrency: int | None = None
 
+    counts_seconds: ClassVar[bool] = True
+    """Whether the virtual time is in seconds."""
+
     def __post_init__(self) -> None:
         whole = self.concurrency is None or (isinstance(self.concurrency, int) and self.concurrency >= 1)
         name = "algorithm.concurrency"
         require(whole, name, self.concurrency, "a whole number >= 1", "leave it out for the cohort's size")
-
-    @property
-    def counts_seconds(self) -> bool:
-        """Whether the virtual time is in seconds."""
-        return True
 
     def check(self, clients: int, cohort: int) -> None:
         """Raise InputError if there are fewer clients than `concurrency`."""
@@ -290,15 +288,13 @@ class Drawn:
 
     max_staleness: int | None = None
 
+    counts_seconds: ClassVar[bool] = False
+    """Whether the virtual time is in seconds; it counts arrivals."""
+
     def __post_init__(self) -> None:
         most, name = self.max_staleness, "algorithm.max_staleness"
         whole = most is None or (isinstance(most, int) and 0 <= most <= MOST_STALENESS)
         require(whole, name, most, f"a whole number from 0 to {MOST_STALENESS}", f"set {name} = 10")
-
-    @property
-    def counts_seconds(self) -> bool:
-        """Whether the virtual time is in seconds; it counts arrivals."""
-        return False
 
     def check(self, clients: int, cohort: int) -> None:
         """Accept any number of clients."""

@@ -202,7 +202,7 @@ class LowRank(Trainer):
         self._model = resident.shared()
         self._personal: list[Packed] = []
         self._left_out: set[int] = set()
-        self._factors: Factors | None = None
+        self._factors: Factors
 
     def load(self, models: Sequence[Packed], personal: Sequence[Packed]) -> None:
         """Load the one model that all client updates start from; personal entries may only be counters."""
@@ -215,14 +215,14 @@ class LowRank(Trainer):
         """Make one client update in each lane; see `Trainer`."""
         stacks: Mapping[str, Tensor] = self._resident.trained(local)
         weights = [(stacks[weight][0], None if bias is None else stacks[bias][0]) for weight, bias, _ in self._layers]
-        self._factors = factors = Factors(self._layers, weights, works, Coefficients(local.arithmetic, lr))
+        self._factors = Factors(self._layers, weights, works, Coefficients(local.arithmetic, lr))
         taken = list(stacked_batches(works))
-        return losses_by_lane(taken, [factors.step(batch) for batch in taken], len(works))
+        return losses_by_lane(taken, [self._factors.step(batch) for batch in taken], len(works))
 
     def nonfinite(self, lanes: int) -> list[str | None]:
         """Name the first entry that holds NaN or infinity in each lane; form only models that may hold one."""
-        layout, (s, _) = self._resident.layouts.shared, self._trained.shares()
-        bounds = np.abs(s) * np.abs(self._model.floats).max(initial=0) + self._trained.bounds()
+        layout, (s, _) = self._resident.layouts.shared, self._factors.shares()
+        bounds = np.abs(s) * np.abs(self._model.floats).max(initial=0) + self._factors.bounds()
         largest = np.finfo(layout.floating).max
         return [
             None if bound < largest else first_nonfinite(layout, self.shared(lane))
@@ -266,21 +266,15 @@ class LowRank(Trainer):
             by_lane[lanes] = weights
             models.include(self._sum(by_lane), self._model.integers, float(weights.sum()))
 
-    @property
-    def _trained(self) -> Factors:
-        if self._factors is None:
-            raise RuntimeError("nothing has been trained")
-        return self._factors
-
     @torch.no_grad()
     def _sum(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum of all lanes' models, as flat shared entries; weights are by lane."""
-        s, shares = self._trained.shares()
+        s, shares = self._factors.shares()
         back = sorted(self._left_out)
         s[back], shares[back] = 1.0, 0.0
         floats = self._model.floats * np.float64(weights.sum())
         factors = shares * torch.from_numpy(weights).to(shares).unsqueeze(1)
-        for (weight, bias, _), changes in zip(self._layers, self._trained.changes(factors), strict=True):
+        for (weight, bias, _), changes in zip(self._layers, self._factors.changes(factors), strict=True):
             for name, change in zip((weight, bias), changes, strict=True):
                 if name is not None:
                     place = self._places[name]

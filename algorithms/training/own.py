@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 
 import numpy as np
@@ -55,7 +55,9 @@ class Own(Trainer):
         self._reported = {}
         if not work.batches or work.masks is None:
             return np.array([np.nan])
-        self._copy(module)
+        with torch.no_grad():
+            for stored, tensor in self._pairs(module):
+                tensor.copy_(stored)
         module.train()
         train_mode(module, local.statistics)
         batches = [(batch.x[0], batch.y[0]) for batch in stacked_batches(works)]
@@ -66,14 +68,15 @@ class Own(Trainer):
         alone = self._returned.keeping_nothing(remedy)
         with alone, forked(work.masks.initial_seed(), devices), torch.enable_grad():
             reported = self._update.train(module, batches, context)
-        self._copy(module, back=True)
+        with torch.no_grad():
+            for stored, tensor in self._pairs(module):
+                stored.copy_(tensor)
         self._keep(context.state)
         self._reported = self._numbers(reported)
         return np.array([self._reported["loss"]])
 
-    @torch.no_grad()
-    def _copy(self, module: nn.Module, back: bool = False) -> None:
-        """Copy the model of the lane into a module, or back."""
+    def _pairs(self, module: nn.Module) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield each entry of the model in the lane, and the module's tensor of its name."""
         tensors = module.state_dict(keep_vars=True)
         for entry, stack in self._resident.stacks.items():
             if entry.name.startswith(PERSONAL):
@@ -81,7 +84,7 @@ class Own(Trainer):
             tensor = tensors.get(entry.name)
             if tensor is None or tensor.shape != entry.shape:
                 raise self._returned.fault(f"leave the model's tensors and their shapes, and changed {entry.name!r}")
-            (stack[0] if back else tensor).copy_(tensor if back else stack[0])
+            yield stack[0], tensor
 
     def reported(self, lane: int) -> Mapping[str, float]:
         """Return the numbers of the latest client update."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from functools import cached_property, partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -28,10 +28,8 @@ Key: TypeAlias = Callable[[Purpose], int]
 """Return the client update's seed for a purpose."""
 
 
-class Preparation(Protocol):
-    """Change of a client update's work before it trains."""
-
-    def __call__(self, work: Work, local: Local, key: Key) -> Work: ...
+Preparation: TypeAlias = Callable[[Work, Local, Key], Work]
+"""Change of a client update's work before it trains."""
 
 
 def without_singles(work: Work, local: Local, key: Key) -> Work:
@@ -48,19 +46,10 @@ def with_masks(work: Work, local: Local, key: Key) -> Work:
     return replace(work, masks=masks)
 
 
-@dataclass(frozen=True)
-class Augmenting:
-    """Preparation that draws the augmentation of the batches' samples.
-
-    Args:
-        change: augmentation.
-    """
-
-    change: Augment
-
-    def __call__(self, work: Work, local: Local, key: Key) -> Work:
-        augment = Augmented.of(self.change, work.batches, key(Purpose.AUGMENT), work.x.device)
-        return replace(work, augment=augment)
+def with_augment(change: Augment, work: Work, local: Local, key: Key) -> Work:
+    """Draw the augmentation of the batches' samples."""
+    augment = Augmented.of(change, work.batches, key(Purpose.AUGMENT), work.x.device)
+    return replace(work, augment=augment)
 
 
 @dataclass(frozen=True)
@@ -93,7 +82,7 @@ class Worker:
         return (
             *((without_singles,) if self.resident.refuses_single else ()),
             *((with_masks,) if self.trainer.has_dropout else ()),
-            *((Augmenting(self.augment),) if self.augment is not None else ()),
+            *((partial(with_augment, self.augment),) if self.augment is not None else ()),
         )
 
     @cached_property
