@@ -20,75 +20,92 @@ from algorithms.training.method import RESERVED_SLOTS
 
 def check_parts(parts: Parts) -> None:
     """Raise InputError for a slot without a use, arrivals in the engine's round, an unnamed need, or unequal phases."""
-    for text in (
-        _slot_without_use(parts),
-        _arrivals_in_rounds(parts),
-        _unnamed_needs(parts),
-        _options_of_one_phase(parts),
-        _cohort_option_among_options(parts),
-        _wrong_signature(parts),
-        _subclass_of_local(parts),
-        _slot_of_another(parts),
+    for check in (
+        _check_uses_of_slots,
+        _check_arrivals,
+        _check_needs,
+        _check_phases,
+        _check_cohort_options,
+        _check_own_round,
+        _check_local,
+        _check_own_slots,
     ):
-        if text:
-            raise InputError(text)
+        check(parts)
 
 
-def _slot_without_use(parts: Parts) -> str:
+def _check_uses_of_slots(parts: Parts) -> None:
     local, sharing = parts.local, parts.sharing
     slots = [slot for option in parts.options for slot in option.slots]
     unused = [slot for slot in sharing.slots if slot not in (*local.slots, *slots)]
-    if not unused:
-        return ""
-    if unused[0] == "momentum":
-        return (
+    if "momentum" in unused[:1]:
+        raise InputError(
             f"sharing.slots = 'momentum' with local.momentum = {local.momentum}: must have momentum to maintain; "
             "set local.momentum = 0.9, or leave algorithm.maintained_momentum out"
         )
-    known = tuple(local.slots)
-    return f"sharing.slots = {unused[0]!r}: must be one of {known}, the slots of this `local`; leave the slot out"
+    if unused:
+        known = tuple(local.slots)
+        raise InputError(
+            f"sharing.slots = {unused[0]!r}: must be one of {known}, the slots of this `local`; leave the slot out"
+        )
 
 
-def _arrivals_in_rounds(parts: Parts) -> str:
-    if isinstance(parts.schedule, Rounds) or parts.has_own_round:
-        return ""
-    return (
-        f"schedule = {parts.schedule} without own_round: must have a round of its own, because the engine's is "
-        "synchronous; use own_round = start_arrivals for arrivals, or Rounds"
-    )
+def _check_arrivals(parts: Parts) -> None:
+    if not isinstance(parts.schedule, Rounds) and not parts.has_own_round:
+        raise InputError(
+            f"schedule = {parts.schedule} without own_round: must have a round of its own, because the engine's is "
+            "synchronous; use own_round = start_arrivals for arrivals, or Rounds"
+        )
 
 
-def _unnamed_needs(parts: Parts) -> str:
+def _check_needs(parts: Parts) -> None:
     """Try the weighting on a report without further entries."""
     given = (*REPORTED, "staleness") if isinstance(parts.schedule, Arrivals) else REPORTED
     try:
         parts.weighting(dict.fromkeys((*given, *parts.needs), 1.0))
     except KeyError as error:
-        return (
+        raise InputError(
             f"weighting = {parts.weighting}: must read only {', '.join(given)} and the entries named by its "
             f"property `needs`, and reads {error}; name it there"
+        ) from None
+
+
+def _check_phases(parts: Parts) -> None:
+    if parts.then is not None and parts.then.options != parts.options:
+        raise InputError(
+            f"options = {parts.options} before a phase with {parts.then.options}: must be the same in all phases, "
+            "because they are of the whole run; use `Algorithm.having` on the algorithm with all its phases"
         )
-    return ""
 
 
-def _cohort_option_among_options(parts: Parts) -> str:
-    given = next((option for option in parts.options if option.draws_cohort), None)
-    if given is None:
-        return ""
-    return f"option {given}: must be given to the schedule, which draws by it; write Participation(by={given})"
+def _check_cohort_options(parts: Parts) -> None:
+    for option in parts.options:
+        if option.draws_cohort:
+            raise InputError(
+                f"option {option}: must be given to the schedule, which draws by it; write Participation(by={option})"
+            )
 
 
-def _subclass_of_local(parts: Parts) -> str:
-    if type(parts.local) is Local:
-        return ""
-    return (
-        f"local = {name_of(parts.local)}: must be a Local and no subclass, because what a method adds to each step is "
-        "a Method; write Local(method=...)"
-    )
+def _check_own_round(parts: Parts) -> None:
+    try:
+        if parts.own_round is not None:
+            signature(parts.own_round).bind(None, None, None, last=False)
+    except TypeError as error:
+        raise InputError(
+            f"own_round = {name_of(parts.own_round)}: must take (state, algorithm, fleet, *, last), and has a {error}; "
+            "return a PendingRound, whose `finish` gives the state after the round"
+        ) from None
 
 
-def _slot_of_another(parts: Parts) -> str:
-    """Find a slot of a user's own method or option under a name of other values, or one that no entry can have."""
+def _check_local(parts: Parts) -> None:
+    if type(parts.local) is not Local:
+        raise InputError(
+            f"local = {name_of(parts.local)}: must be a Local and no subclass, because what a method adds to each step "
+            "is a Method; write Local(method=...)"
+        )
+
+
+def _check_own_slots(parts: Parts) -> None:
+    """Refuse a slot of a user's own method or option under a name of other values, or one that no entry can have."""
     method, options = parts.local.method, parts.options
     listed = [*names_of(method, "personal"), *names_of(method, "shared")]
     own = *listed, *(method.slots.keys() - {*listed})
@@ -97,34 +114,11 @@ def _slot_of_another(parts: Parts) -> str:
     taken = {*RESERVED_SLOTS, *(slot for _, slot, part in slots if not is_own(part))}
     for text, slot, part in slots:
         if is_own(part) and (not encodes(slot) or "/" in slot or slot in taken):
-            return (
+            raise InputError(
                 f"{text} with the slot {slot!r}: must be a text without a slash, and none of "
                 f"{', '.join(sorted(taken, key=str))}, which have other values; rename it"
             )
         taken.add(slot)
-    return ""
-
-
-def _wrong_signature(parts: Parts) -> str:
-    if parts.own_round is None:
-        return ""
-    try:
-        signature(parts.own_round).bind(None, None, None, last=False)
-    except TypeError as error:
-        return (
-            f"own_round = {name_of(parts.own_round)}: must take (state, algorithm, fleet, *, last), and has a {error}; "
-            "return a PendingRound, whose `finish` gives the state after the round"
-        )
-    return ""
-
-
-def _options_of_one_phase(parts: Parts) -> str:
-    if parts.then is None or parts.then.options == parts.options:
-        return ""
-    return (
-        f"options = {parts.options} before a phase with {parts.then.options}: must be the same in all phases, because "
-        "they are of the whole run; use `Algorithm.having` on the algorithm with all its phases"
-    )
 
 
 def check_declared(parts: Parts) -> None:

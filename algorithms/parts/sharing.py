@@ -122,4 +122,4 @@ class Sharing:
 
 def _is_in(entry: Entry, part: str) -> bool:
     """Return whether an entry belongs to a part of the model: "head", "body", or a layer's name."""
-    return entry.is_in(part) if part in ("head", "body") else is_within(entry.name, [part])
+    return entry.head == (part == "head") if part in ("head", "body") else is_within(entry.name, [part])
