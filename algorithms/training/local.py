@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import cos, floor, inf, pi
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, get_args
@@ -162,7 +162,7 @@ class Local:
     def __post_init__(self) -> None:
         if self.epochs is None and self.batches is None and self.steps in (None, "largest"):
             object.__setattr__(self, "epochs", 1)
-        check_local(vars(self))
+        check_local(vars(self), {each.name: each.default for each in fields(self)})
         if self.optimizer not in OWN:
             _ = self._optimiser  # PyTorch checks the options
 

@@ -12,7 +12,6 @@ from algorithms.core.batch_norm import Statistics
 from algorithms.core.errors import InputError, wrong
 from algorithms.core.finite import Nonfinite
 from algorithms.core.head import ModelPart
-from algorithms.training.method import Method
 from algorithms.training.optimiser_names import OPTIMISERS, OWN
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -28,76 +27,69 @@ CHOICES = {
 }
 
 
-def check_local(values: Mapping[str, Any]) -> None:
+def check_local(values: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
     """Check the values of `Local`.
 
     Args:
         values: value of each field, by name.
+        usual: default of each field.
 
     Raises:
         InputError: a value is out of range, or two exclude each other.
     """
-    lines = list(_mistakes(values))
+    lines = list(_mistakes(values, usual))
     if lines:
         raise InputError(lines[0], lines[1:])
 
 
-def _mistakes(values: Mapping[str, Any]) -> Iterator[str]:
+def _mistakes(values: Mapping[str, Any], usual: Mapping[str, Any]) -> Iterator[str]:
     yield from _length(values)
     yield from _numbers(values)
     if values["update"] is not None:
-        yield from _of_own_update(values)
+        yield from _of_own_update(values, usual)
     for name, allowed in CHOICES.items():
         value = values[name]
         if value not in allowed:
             near = get_close_matches(str(value).lower(), allowed, 1) or allowed
             yield from wrong(False, f"local.{name}", value, " or ".join(map(repr, allowed)), f'use "{near[0]}"')
-    yield from _optimizer(values)
+    yield from _optimizer(values, usual)
 
 
-OF_ADAM = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
-"""Keys that only Adam reads, and their defaults."""
+OF_ADAM = ("beta1", "beta2", "eps")
+"""Keys that only Adam reads."""
 
 OF_OPTIMISERS = ("momentum", "nesterov", *OF_ADAM, "optimizer_options")
 """Keys that mean nothing to another optimiser."""
 
-OF_STEPS = {
-    **OF_ADAM,
-    "momentum": 0.0,
-    "nesterov": False,
-    "weight_decay": 0.0,
-    "method": Method(),
-    "clip": None,
-    "optimizer": "sgd",
-    "lr_schedule": "constant",
-    "statistics": "batch",
-    "affine": "trained",
-    "part": "all",
-}
-"""Keys that only the local steps of `Local` read, and their defaults."""
+OF_STEPS = (
+    *(*OF_ADAM, "momentum", "nesterov", "weight_decay", "method", "clip", "optimizer", "lr_schedule"),
+    *("statistics", "affine", "part"),
+)
+"""Keys that only the local steps of `Local` read."""
 
 
-def _of_own_update(values: Mapping[str, Any]) -> Iterator[str]:
+def _of_own_update(values: Mapping[str, Any], usual: Mapping[str, Any]) -> Iterator[str]:
     """Yield the mistake for each key that a client update of the user's own would silently leave out."""
     compute = values["compute"]
-    given = {**{name: values[name] for name in OF_STEPS}, "compile": compute.compile, "execution": compute.execution}
-    allowed = {**OF_STEPS, "compile": False, "execution": given["execution"]}
     why = f"left out with local.update = {values['update'].name!r}, which takes its own steps"
-    for name, value in given.items():
-        fits = value == allowed[name] and (name != "execution" or value in ("auto", "sequential"))
-        yield from wrong(fits, f"local.{name}", value, why, "remove it")
+    for name in OF_STEPS:
+        yield from wrong(values[name] == usual[name], f"local.{name}", values[name], why, "remove it")
+    sequential = compute.execution in ("auto", "sequential")
+    yield from wrong(not compute.compile, "local.compile", compute.compile, why, "remove it")
+    yield from wrong(sequential, "local.execution", compute.execution, why, "remove it")
     yield from wrong(not compute.channels_last, "local.channels_last", True, why, "remove it")
-    usual = "fp32 or fp64 with local.update"
-    yield from wrong(compute.precision != "bf16", "local.precision", compute.precision, usual, "remove it")
+    allowed = "fp32 or fp64 with local.update"
+    yield from wrong(compute.precision != "bf16", "local.precision", compute.precision, allowed, "remove it")
 
 
-def _optimizer(values: Mapping[str, Any]) -> Iterator[str]:
+def _optimizer(values: Mapping[str, Any], usual: Mapping[str, Any]) -> Iterator[str]:
     """Yield the mistakes of keys that do not go with the optimiser."""
     optimizer, momentum, options = values["optimizer"], values["momentum"], values["optimizer_options"]
-    for name, usual in OF_ADAM.items():
-        fits, allowed = optimizer == "adam" or values[name] == usual, f"{usual} with optimizer = {optimizer!r}"
-        own, other = 'remove it, or set local.optimizer = "adam"', "set local.optimizer_options instead"
-        yield from wrong(fits, f"local.{name}", values[name], allowed, own if optimizer in OWN else other)
+    remedy = 'remove it, or set local.optimizer = "adam"' if optimizer in OWN else "set local.optimizer_options instead"
+    for name in OF_ADAM:
+        fits = optimizer == "adam" or values[name] == usual[name]
+        allowed = f"{usual[name]} with optimizer = {optimizer!r}"
+        yield from wrong(fits, f"local.{name}", values[name], allowed, remedy)
     allowed = f"0 with optimizer = {optimizer!r}"
     yield from wrong(optimizer == "sgd" or not momentum, "local.momentum", momentum, allowed, "remove it")
     holds = not values["nesterov"] or momentum > 0
