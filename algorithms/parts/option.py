@@ -34,21 +34,8 @@ Updates: TypeAlias = Any
 
 OptionKind = TypeVar("OptionKind", bound="Option")
 
-ORDER = (
-    *("devices", "joins", "newcomer", "importance", "virtual-time", "oort", "own-selection", "candidates"),
-    *("attack", "uplink", "privacy", "aggregate", "downlink", "dl", "common-step", "bn", "topology", "edges", "sizes"),
-    "server-columns",
-)
-"""Names of the options in the order of their hooks, which is part of every result; other options come last."""
-
-
 HOOKS = ("attend", "wrap", "reduce", "publish")
 """Methods by which an option takes part in a round."""
-
-RESERVED = ("server", "until", "redistribution", "arrivals", "clusters")
-"""Names of memories that are no option's; see `State.memory`."""
-
-FUNCTION: Any = Function
 
 
 class Conflict(NamedTuple):
@@ -116,7 +103,7 @@ class Option:
     """
 
     name: ClassVar[str] = "option"
-    """Name of the option's memory, and its place in `ORDER`."""
+    """Name of the option's memory, and its place in `algorithms.parts.ordering.ORDER`."""
 
     forms_models: ClassVar[str] = ""
     """Reason why a round must form each client's model, and not only their sum; "" if it need not."""
@@ -358,7 +345,7 @@ class Draft:
         """Return client updates as the options change them; `sent_alone` leaves out those not `Option.on_the_way`."""
         for option in self.algorithm.folded:
             if option.on_the_way or not sent_alone:
-                updates = returned(option, "wrap", option.wrap(self, updates), FUNCTION)
+                updates = returned(option, "wrap", option.wrap(self, updates), Function)  # type: ignore[type-abstract]
         return updates
 
     def reduced(self, received: Received) -> Received:

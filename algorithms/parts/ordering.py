@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from algorithms.core.errors import InputError
-from algorithms.parts.option import ORDER, RESERVED, Option
+from algorithms.parts.option import Option
+
+ORDER = (
+    *("devices", "joins", "newcomer", "importance", "virtual-time", "oort", "own-selection", "candidates"),
+    *("attack", "uplink", "privacy", "aggregate", "downlink", "dl", "common-step", "bn", "topology", "edges", "sizes"),
+    "server-columns",
+)
+"""Names of the options in the order of their hooks, which is part of every result; other options come last."""
+
+RESERVED = ("server", "until", "redistribution", "arrivals", "clusters")
+"""Names of memories that are no option's; see `State.memory`."""
 
 
 def ordered(options: Iterable[Option]) -> tuple[Option, ...]:

@@ -9,7 +9,8 @@ from algorithms.core.devices import Devices
 from algorithms.core.returned import is_own
 from algorithms.parts.arrivals import Arrivals, Drawn
 from algorithms.parts.clustered import Clustered
-from algorithms.parts.option import ORDER, Option, Parts, Setting
+from algorithms.parts.option import Option, Parts, Setting
+from algorithms.parts.ordering import ORDER
 from algorithms.parts.rules import AfterRound
 from algorithms.parts.schedule import title_of
 from algorithms.parts.server import Assign, WeightedMix, takes_updates
@@ -47,6 +48,11 @@ def _weights_above_one(parts: Parts, _: Devices | None) -> str:
     if not isinstance(parts.schedule, Arrivals):
         return "synchronous rounds"
     return _weighting(parts) if isinstance(parts.weighting, Samples | SamplesUsed | ClientLoss) else ""
+
+
+def _weights_of_single_arrivals(parts: Parts, _: Devices | None) -> str:
+    single = isinstance(parts.schedule, Arrivals) and parts.schedule.buffer == 1
+    return f"{_weighting(parts)} of single arrivals" if single and type(parts.weighting) is not Equal else ""
 
 
 def _measured(parts: Parts, _: Devices | None) -> str:
@@ -94,80 +100,70 @@ def _another_round(parts: Parts, _: Devices | None) -> str:
     return "rounds of its own" if any(each != parts.own_round for each in carried) else ""
 
 
-def _text(holds: Callable[[Parts], object], text: Callable[[Parts], str]) -> Setting:
-    """Return the setting with a text if something holds."""
-    return lambda parts, _: text(parts) if holds(parts) else ""
+def _is_weighted_mix(parts: Parts) -> bool:
+    return isinstance(getattr(parts.server, "server", parts.server), WeightedMix)
 
 
 SETTINGS: Mapping[str, Setting] = {
-    "aggregate_every > 1": _text(lambda a: a.every > 1, lambda a: f"aggregate_every = {a.every}"),
-    "own rounds": _text(lambda a: a.has_own_round, lambda a: "rounds of its own"),
-    "asynchronous arrivals": _text(lambda a: isinstance(a.schedule, Arrivals), lambda a: "asynchronous arrivals"),
-    "buffer of arrivals": _text(
-        lambda a: isinstance(a.schedule, Arrivals) and a.schedule.buffer != 1, lambda a: "a buffer of arrivals"
+    "aggregate_every > 1": lambda a, _: f"aggregate_every = {a.every}" if a.every > 1 else "",
+    "own rounds": lambda a, _: "rounds of its own" if a.has_own_round else "",
+    "asynchronous arrivals": lambda a, _: "asynchronous arrivals" if isinstance(a.schedule, Arrivals) else "",
+    "buffer of arrivals": lambda a, _: (
+        "a buffer of arrivals" if isinstance(a.schedule, Arrivals) and a.schedule.buffer != 1 else ""
     ),
-    "max_staleness": _text(
-        lambda a: isinstance(a.schedule, Arrivals) and isinstance(a.schedule.delay, Drawn),
-        lambda a: "algorithm.max_staleness",
+    "max_staleness": lambda a, _: (
+        "algorithm.max_staleness" if isinstance(a.schedule, Arrivals) and isinstance(a.schedule.delay, Drawn) else ""
     ),
-    "clusters": _text(
-        lambda a: isinstance(a.own_round, Clustered), lambda a: f"algorithm.clusters = {a.own_round.clusters}"
+    "clusters": lambda a, _: (
+        f"algorithm.clusters = {a.own_round.clusters}" if isinstance(a.own_round, Clustered) else ""
     ),
-    "centralized": _text(lambda a: not a.schedule.sends, lambda a: "united data, as in centralized"),
-    "synchronous rounds of its own": _text(
-        lambda a: a.has_own_round and not isinstance(a.schedule, Arrivals),
-        lambda a: "an algorithm with rounds of its own",
+    "centralized": lambda a, _: "" if a.schedule.sends else "united data, as in centralized",
+    "synchronous rounds of its own": lambda a, _: (
+        "an algorithm with rounds of its own" if a.has_own_round and not isinstance(a.schedule, Arrivals) else ""
     ),
-    'sampling = "poisson"': _text(
-        lambda a: a.schedule.participation.by == "poisson", lambda a: 'algorithm.sampling = "poisson"'
+    'sampling = "poisson"': lambda a, _: (
+        'algorithm.sampling = "poisson"' if a.schedule.participation.by == "poisson" else ""
     ),
-    'sampling other than "poisson"': _text(
-        lambda a: a.schedule.participation.by != "poisson",
-        lambda a: f"algorithm.sampling = {title_of(a.schedule.participation.by)!r}",
+    'sampling other than "poisson"': lambda a, _: (
+        f"algorithm.sampling = {title_of(a.schedule.participation.by)!r}"
+        if a.schedule.participation.by != "poisson"
+        else ""
     ),
-    "active < 1": _text(
-        lambda a: a.schedule.participation.active < 1, lambda a: f"algorithm.active = {a.schedule.participation.active}"
+    "active < 1": lambda a, _: (
+        f"algorithm.active = {a.schedule.participation.active}" if a.schedule.participation.active < 1 else ""
     ),
-    "over > 1": _text(
-        lambda a: a.schedule.participation.reporting.over > 1,
-        lambda a: f"algorithm.over = {a.schedule.participation.reporting.over}",
+    "over > 1": lambda a, _: (
+        f"algorithm.over = {a.schedule.participation.reporting.over}"
+        if a.schedule.participation.reporting.over > 1
+        else ""
     ),
-    'late = "stale"': _text(
-        lambda a: a.schedule.participation.reporting.late == "stale", lambda a: 'algorithm.late = "stale"'
+    'late = "stale"': lambda a, _: (
+        'algorithm.late = "stale"' if a.schedule.participation.reporting.late == "stale" else ""
     ),
-    "weights by samples": _text(lambda a: isinstance(a.weighting, Samples | SamplesUsed), _weighting),
-    "weights that are not equal": _text(lambda a: type(a.weighting) is not Equal, _weighting),
-    "weights by reports": _text(lambda a: not isinstance(a.weighting, Samples | SamplesUsed | Equal), _weighting),
+    "weights by samples": lambda a, _: _weighting(a) if isinstance(a.weighting, Samples | SamplesUsed) else "",
+    "weights that are not equal": lambda a, _: "" if type(a.weighting) is Equal else _weighting(a),
+    "weights by reports": lambda a, _: "" if isinstance(a.weighting, Samples | SamplesUsed | Equal) else _weighting(a),
     "weights above one": _weights_above_one,
-    "weights that stay with the clients": _text(
-        lambda a: a.sharing.weights == "personal", lambda a: 'sharing.weights = "personal"'
+    "weights that stay with the clients": lambda a, _: (
+        'sharing.weights = "personal"' if a.sharing.weights == "personal" else ""
     ),
-    "personal batch-norm statistics": _text(
-        lambda a: a.sharing.statistics == "personal", lambda a: 'sharing.statistics = "personal"'
+    "personal batch-norm statistics": lambda a, _: (
+        'sharing.statistics = "personal"' if a.sharing.statistics == "personal" else ""
     ),
     "personal state": _personal,
-    'newcomer = "average"': _text(
-        lambda a: a.sharing.newcomer == "average", lambda a: 'algorithm.newcomer = "average"'
+    'newcomer = "average"': lambda a, _: 'algorithm.newcomer = "average"' if a.sharing.newcomer == "average" else "",
+    "server rule": lambda a, _: "" if isinstance(a.server, Assign) else f"server = {a.server}",
+    "server rule that reads reports": lambda a, _: f"server = {a.server}" if takes_updates(type(a.server)) else "",
+    "weighted-mix": lambda a, _: "server.rule = 'weighted-mix'" if _is_weighted_mix(a) else "",
+    "server rule of the mean alone": lambda a, _: (
+        "" if is_own(a.server) or _is_weighted_mix(a) else f"server = {a.server}"
     ),
-    "server rule": _text(lambda a: not isinstance(a.server, Assign), lambda a: f"server = {a.server}"),
-    "server rule that reads reports": _text(lambda a: takes_updates(type(a.server)), lambda a: f"server = {a.server}"),
-    "weighted-mix": _text(
-        lambda a: isinstance(getattr(a.server, "server", a.server), WeightedMix),
-        lambda a: "server.rule = 'weighted-mix'",
-    ),
-    "server rule of the mean alone": _text(
-        lambda a: not (is_own(a.server) or isinstance(getattr(a.server, "server", a.server), WeightedMix)),
-        lambda a: f"server = {a.server}",
-    ),
-    "weights of single arrivals": _text(
-        lambda a: isinstance(a.schedule, Arrivals) and a.schedule.buffer == 1 and type(a.weighting) is not Equal,
-        lambda a: f"{_weighting(a)} of single arrivals",
-    ),
-    "phase by reports": _text(lambda a: type(a.until) not in (NoneType, AfterRound), lambda a: f"until = {a.until}"),
+    "weights of single arrivals": _weights_of_single_arrivals,
+    "phase by reports": lambda a, _: "" if type(a.until) in (NoneType, AfterRound) else f"until = {a.until}",
     "later phase that freezes statistics": _freezing,
-    'local.steps = "largest"': _text(lambda a: a.local.steps == "largest", lambda a: "local.steps = 'largest'"),
-    'local.statistics = "untracked"': _text(
-        lambda a: a.local.statistics == "untracked", lambda a: 'local.statistics = "untracked"'
+    'local.steps = "largest"': lambda a, _: "local.steps = 'largest'" if a.local.steps == "largest" else "",
+    'local.statistics = "untracked"': lambda a, _: (
+        'local.statistics = "untracked"' if a.local.statistics == "untracked" else ""
     ),
     "losses measured after an update": _measured,
     "option of plain rounds": _of_plain_rounds,
@@ -175,7 +171,7 @@ SETTINGS: Mapping[str, Setting] = {
     "option with a hook that arrivals leave out": _left_out_by_arrivals,
     "option with a hook that united data leave out": _left_out_by_united_data,
     "another round function": _another_round,
-    "round function": _text(lambda a: a.own_round is not None, lambda a: "rounds of its own"),
+    "round function": lambda a, _: "" if a.own_round is None else "rounds of its own",
     "virtual time of the devices": _virtual_time,
 }
 """Settings of parts that conflict with others, by name; options name their own."""

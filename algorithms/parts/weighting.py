@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
 from algorithms.core.errors import InputError, require, require_one
@@ -64,7 +63,7 @@ class SamplesUsed:
 WeightingName = Literal["samples", "equal"]
 """Weightings that algorithms take by name."""
 
-_NAMED: Mapping[WeightingName, Weighting] = MappingProxyType({"samples": Samples(), "equal": Equal()})
+_NAMED: Mapping[WeightingName, Weighting] = {"samples": Samples(), "equal": Equal()}
 
 
 def weighting_of(name: WeightingName) -> Weighting:

@@ -30,7 +30,7 @@ from algorithms import (
 from algorithms.core.devices import DrawnDevices
 from algorithms.options.oort import Oort
 from algorithms.options.own_selection import OwnSelection
-from algorithms.parts.option import ORDER, RESERVED
+from algorithms.parts.ordering import ORDER, RESERVED
 from algorithms.parts.schedule import Reporting
 from algorithms.training.own import Own
 from algorithms.training.own_update import OwnUpdate
