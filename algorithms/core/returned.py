@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 
 from algorithms.core.errors import InputError
-from algorithms.core.held import held
+from algorithms.core.held import changed, held
 
 Kind = TypeVar("Kind")
 
@@ -135,10 +135,8 @@ class Returned:
         """
         before = held(self.thing)
         yield
-        after = held(self.thing)
-        for name in {**before, **after}:
-            if before.get(name, before) != after.get(name, after):
-                raise self.fault(f"keep nothing on itself, and sets {name!r}", remedy)
+        for name in changed(self.thing, before):
+            raise self.fault(f"keep nothing on itself, and sets {name!r}", remedy)
 
     def name(self, name: object) -> str:
         """Return a name as text; raise InputError if files cannot hold it."""
