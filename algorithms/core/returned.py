@@ -82,16 +82,6 @@ def _is_real(value: object) -> bool:
     return not (is_other or isinstance(value, str | bytes | bytearray | complex))
 
 
-def returned(option: object, hook: str, value: Any, kind: type[Kind]) -> Kind:
-    """Return what a hook of an option returned; raise InputError if it is of another kind."""
-    if not isinstance(value, kind):
-        raise InputError(
-            f"option {option}: `{hook}` must return a {kind.__name__}, and returns a {type(value).__name__}; return "
-            "the one that it was given, or a changed one"
-        )
-    return value
-
-
 @dataclass(frozen=True)
 class Returned:
     """Value of a user's own code.
@@ -147,3 +137,24 @@ class Returned:
     def fault(self, duty: str, remedy: str = "correct it") -> InputError:
         """Return the error for a value that does not fulfil a duty; it names the place of the code."""
         return InputError(f"{self.code}: must {duty}{place_of(self.thing)}; {remedy}")
+
+
+def called(option: object, hook: str, kind: type[Kind], *given: Any) -> Kind:
+    """Call a hook of an option, and return its value.
+
+    Raises:
+        InputError: the value is of another kind, or an option of a user's own keeps something on itself.
+    """
+    call = getattr(option, hook)
+    if is_own(option):
+        remedy = "keep it by `state.keeping(self.name, ...)` in `publish`"
+        with Returned(f"option {option} with `{hook}`", option).keeping_nothing(remedy):
+            value = call(*given)
+    else:
+        value = call(*given)
+    if not isinstance(value, kind):
+        raise InputError(
+            f"option {option}: `{hook}` must return a {kind.__name__}, and returns a {type(value).__name__}; return "
+            "the one that it was given, or a changed one"
+        )
+    return value

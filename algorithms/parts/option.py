@@ -15,7 +15,7 @@ from algorithms.core.errors import InputError
 from algorithms.core.fleet import Fleet, Function, Reference
 from algorithms.core.layout import Layouts, Packed
 from algorithms.core.report import Laps, RoundReport, UpdateRows
-from algorithms.core.returned import is_own, returned
+from algorithms.core.returned import called, is_own
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.parts.rules import Rule
@@ -303,7 +303,7 @@ class Draft:
         """
         draft = self
         for option in self.algorithm.folded:
-            before, draft = draft, returned(option, "attend", option.attend(draft), Draft)
+            before, draft = draft, called(option, "attend", Draft, draft)
             if is_own(option):
                 before._check_change(option, draft)
             draft._check_cohort(option)
@@ -345,13 +345,13 @@ class Draft:
         """Return client updates as the options change them; `sent_alone` leaves out those not `Option.on_the_way`."""
         for option in self.algorithm.folded:
             if option.on_the_way or not sent_alone:
-                updates = returned(option, "wrap", option.wrap(self, updates), Function)  # type: ignore[type-abstract]
+                updates = called(option, "wrap", Function, self, updates)  # type: ignore[type-abstract]
         return updates
 
     def reduced(self, received: Received) -> Received:
         """Return what the server receives as the options change it."""
         for option in self.algorithm.folded:
-            received = returned(option, "reduce", option.reduce(self, received), Received)
+            received = called(option, "reduce", Received, self, received)
         return received
 
     def published(self, received: Received, state: State) -> State:
@@ -364,7 +364,7 @@ class Draft:
         report = received.report(self.state.phase, self.laps.seconds)
         after = replace(state, memory={**state.memory, **received.memory}, report=report)
         for option in self.algorithm.folded:
-            before, after = after, returned(option, "publish", option.publish(self, received, after), State)
+            before, after = after, called(option, "publish", State, self, received, after)
             if is_own(option):
                 _check_measures(option, before, after)
         self.laps.lap("aggregate")

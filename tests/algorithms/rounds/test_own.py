@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,6 +30,7 @@ from algorithms import (
 from algorithms.core.devices import DrawnDevices
 from algorithms.options.oort import Oort
 from algorithms.options.own_selection import OwnSelection
+from algorithms.parts.option import HOOKS
 from algorithms.parts.ordering import ORDER, RESERVED
 from algorithms.parts.schedule import Reporting
 from algorithms.training.own import Own
@@ -62,6 +63,23 @@ class Mine(Option):
 
     def _of(self, hook: str, given: Any) -> Any:
         return self.value if hook == self.hook else given
+
+
+@dataclass(frozen=True)
+class Keeps(Mine):
+    """Option that counts the calls of a hook on itself, where no other actor and no checkpoint sees them."""
+
+    calls: list[str] = field(default_factory=list)
+
+    def _of(self, hook: str, given: Any) -> Any:
+        self.calls.extend([hook] * (hook == self.hook))
+        return given
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_an_option_keeps_nothing_on_itself(federation: Federation, hook: str) -> None:
+    with pytest.raises(InputError, match=f"option Keeps.*`{hook}`: must keep nothing on itself, and sets 'calls'"):
+        one_round(federation, PLAIN.having(Keeps(hook)))
 
 
 @dataclass(frozen=True)
