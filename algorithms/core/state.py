@@ -88,6 +88,12 @@ class State:
         """Virtual time in seconds, if the clients' devices decide who takes part; else 0."""
         return float(self.of("virtual-time").get("now", 0.0))
 
+    @property
+    def dispatches(self) -> int:
+        """Last number by which a phase of arrivals has keyed draws; 0 before the first one."""
+        arrivals = self.of("arrivals")
+        return int(arrivals["before"] + arrivals["timeline"].known) if arrivals else 0
+
     def of(self, name: str) -> Mapping[str, Any]:
         """Return the memory of an option, or of the "server"; empty before the first round that left one."""
         return self.memory.get(name, {})

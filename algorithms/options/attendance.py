@@ -112,7 +112,7 @@ def attend(draft: Draft, devices: Devices, under_way: Sequence[LateUpdate]) -> A
         selected = free.drawn
     else:
         most = min(reporting.selected(size), models or len(free.clients))
-        selected = participation.draw(free.clients, state.seed, draft.number, free.weights, most, fixed=False)
+        selected = participation.draw(free.clients, state.seed, draft.counter, free.weights, most, fixed=False)
     as_drawn = participation.by == "poisson" or isinstance(participation.by, OwnSelection)
     size = max(1, len(selected)) if as_drawn else min(size, models or size)
     dues = np.array([begins + work(client)[1] for client in selected.tolist()])

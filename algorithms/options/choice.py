@@ -70,7 +70,7 @@ class PowerOfChoice(Option):
         participation = replace(
             draft.algorithm.schedule.participation, fraction=None, cohort=self.candidates, by="size"
         )
-        given = draft.clients, draft.state.seed, draft.number, draft.weights, self.candidates
+        given = draft.clients, draft.state.seed, draft.counter, draft.weights, self.candidates
         return participation.draw(*given, fixed=False)
 
     def largest(self, candidates: NDArray[np.int64], losses: NDArray[np.float64], size: int) -> NDArray[np.int64]:

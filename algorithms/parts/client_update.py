@@ -35,7 +35,7 @@ class ClientInput:
     Args:
         personal: location of the client's personal entries; None if it has none yet.
         weight: weight of the received model; 0 after an aggregation.
-        counter: counter of the random draws; None for the round number, unless a client may train twice in a round.
+        counter: counter of the random draws; None for the round's, unless a client may train twice in a round.
     """
 
     personal: Location | None
@@ -92,6 +92,7 @@ class ClientUpdates(Function):
         needs: measurements after each client update, for its report; see `algorithms.training.reports`.
         aggregate: whether the round ends in an aggregation.
         on_the_way: stages that the trained models pass on their way to the server, in their order.
+        dispatches: last number by which a phase of arrivals has keyed draws; the counter of the round goes on from it.
     """
 
     local: Local
@@ -102,10 +103,11 @@ class ClientUpdates(Function):
     needs: tuple[str, ...] = ()
     aggregate: bool = True
     on_the_way: tuple[OnTheWay, ...] = ()
+    dispatches: int = 0
 
     def counter(self, given: ClientInput) -> int:
         """Return the counter of a client update's random draws."""
-        return self.round_number if given.counter is None else given.counter
+        return self.dispatches + self.round_number if given.counter is None else given.counter
 
     def objects(self, block: Block) -> int:
         return 0 if self.aggregate else len(block.clients)
@@ -169,7 +171,8 @@ class ClientUpdates(Function):
         self, worker: Worker, clients: Sequence[int], inputs: Sequence[ClientInput], personal: Sequence[Packed]
     ) -> list[Work]:
         """Return the clients' samples and batches."""
-        streams = Streams(self.seed, Purpose.BATCHES, self.round_number, clients)
+        of_round = self.counter(NO_INPUT)
+        streams = Streams(self.seed, Purpose.BATCHES, of_round, clients)
         works = []
         for place, (client, given, own) in enumerate(zip(clients, inputs, personal, strict=True)):
             x, y = worker.data.samples(client, "train")
@@ -177,7 +180,7 @@ class ClientUpdates(Function):
             updates = int(worker.resident.layouts.personal.unpack(own)[BATCHES]) if self.local.batches else 0
 
             def draw(number: int, place: int = place, client: int = client) -> np.random.Generator:
-                known = number == self.round_number
+                known = number == of_round
                 return streams.at(place) if known else generator(self.seed, Purpose.BATCHES, number, client)
 
             batches = self.local.plan(y.shape[0], counter, updates, draw)

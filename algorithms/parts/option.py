@@ -277,6 +277,11 @@ class Draft:
         return self.state.round + 1
 
     @property
+    def counter(self) -> int:
+        """Counter of the draws of its cohort and client updates; it counts on from the dispatches of arrivals."""
+        return self.state.dispatches + self.number
+
+    @property
     def drawn(self) -> NDArray[np.int64]:
         """Ids of the clients that train, ascending, int64 [m]; RuntimeError before they are drawn."""
         if self.cohort is None:
@@ -291,7 +296,7 @@ class Draft:
         """Return the draft with its cohort, drawn by the schedule's rule unless an option has drawn it."""
         if self.cohort is not None:
             return self
-        given = self.clients, self.state.seed, self.number, self.weights, self.size
+        given = self.clients, self.state.seed, self.counter, self.weights, self.size
         return replace(self, cohort=self.algorithm.schedule.participation.draw(*given))
 
     def attended(self) -> Draft:

@@ -329,5 +329,5 @@ def _progress(state: State, schedule: Arrivals) -> AsyncProgress:
         last = AsyncProgress(**memory)
         if (last.schedule, last.round) == (repr(schedule), state.round):
             return last
-        before = max(before, last.before + last.timeline.known)
+        before = state.dispatches + (state.round if last.round < state.round else 0)
     return AsyncProgress(repr(schedule), state.round, state.round, Timeline(now=state.now), before=before)

@@ -34,6 +34,9 @@ from algorithms import (
 )
 from algorithms.core.state import begin
 from algorithms.parts.arrivals import Dispatcher
+from algorithms.parts.client_update import NO_INPUT
+from algorithms.parts.cohort import client_updates
+from algorithms.parts.option import Draft
 from algorithms.parts.schedule import Reporting
 from algorithms.parts.weighting import LossKind
 from raysim.fleet.inline import InlineFleet
@@ -228,6 +231,23 @@ def test_a_later_phase_of_arrivals_has_draws_of_its_own(federation: Federation) 
         assert {each["before"] for each in others} == {last["timeline"].known if last else 2}
     later, first = (Dispatcher(0, np.arange(9), 3, float, before=before) for before in (4, 0))
     assert later.rng(3).random() == first.rng(7).random()
+
+
+def test_rounds_after_arrivals_have_draws_of_their_own(federation: Federation) -> None:
+    """Their numbers would key the draws of earlier dispatches again: a client would train on the same batches."""
+    arrivals = fedasync(HALF, LOCAL, concurrency=2)
+    algorithm = phases(arrivals, (2, fedavg(HALF, LOCAL)), (3, arrivals))
+    fleet = federation(clients(SIZES), perceptron(True), algorithm.sharing)
+    state = begin(perceptron(True), fleet, 0)
+    for _ in range(2):
+        state = next_round(state, algorithm, fleet)
+    known = state.of("arrivals")["timeline"].known
+    draft = Draft.of(state, algorithm.phase(1), fleet).attended()
+    assert draft.drawn.tolist() == HALF.draw(np.arange(len(SIZES)), 0, known + 3).tolist()
+    assert client_updates(draft).counter(NO_INPUT) == known + 3
+    for _ in range(2):
+        state = next_round(state, algorithm, fleet)
+    assert state.of("arrivals")["before"] == known + 3
 
 
 def test_weighing_by_loss() -> None:
