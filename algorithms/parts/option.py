@@ -311,7 +311,6 @@ class Draft:
             before, draft = draft, called(option, "attend", Draft, draft)
             if is_own(option):
                 before._check_change(option, draft)
-            draft._check_cohort(option)
         draft = draft.with_cohort()
         return replace(draft, size=len(draft.drawn))
 
@@ -332,18 +331,14 @@ class Draft:
                 f"option {option} leaves {len(after.clients)} clients to draw from, with `weights` of the shape "
                 f"{np.shape(after.weights)}: must be one weight for each client; narrow both"
             )
-
-    def _check_cohort(self, option: Option) -> None:
-        """Raise InputError if an option drew too many clients, or no array of clients to draw from, in order."""
-        cohort = self.cohort
-        if cohort is None:
+        if after.cohort is None:
             return
-        _check_ids(option, "draws the cohort", cohort, self.clients)
-        most = len(self.state.travelling_models) if self.models_travel else len(cohort)
-        if len(cohort) > most:
+        _check_ids(option, "draws the cohort", after.cohort, after.clients)
+        most = len(after.state.travelling_models) if after.models_travel else len(after.cohort)
+        if len(after.cohort) > most:
             raise InputError(
-                f"option {option} draws {len(cohort)} clients in round {self.number}: must draw at most {most}, as "
-                "many as models travel; draw `draft.size` clients"
+                f"option {option} draws {len(after.cohort)} clients in round {self.number}: must draw at most {most}, "
+                "as many as models travel; draw `draft.size` clients"
             )
 
     def wrapped(self, updates: Updates, sent_alone: bool = False) -> Updates:
