@@ -10,7 +10,7 @@ from algorithms.core.returned import is_own
 from algorithms.parts.arrivals import Arrivals, Drawn
 from algorithms.parts.clustered import Clustered
 from algorithms.parts.option import Option, Parts, Setting
-from algorithms.parts.ordering import ORDER
+from algorithms.parts.ordering import ORDER, engine_kind
 from algorithms.parts.rules import AfterRound
 from algorithms.parts.schedule import title_of
 from algorithms.parts.server import Assign, WeightedMix, takes_updates
@@ -89,9 +89,12 @@ def _left_out_by_united_data(parts: Parts, _: Devices | None) -> str:
 
 
 def _with_hooks(parts: Parts, hooks_of: Callable[[Option], tuple[str, ...]]) -> str:
-    own = (option for option in parts.folded if is_own(option))
-    found = (f"option {option} with `{hook}`" for option in own for hook in hooks_of(option) if option.overrides(hook))
-    return next(found, "")
+    for option in filter(is_own, parts.folded):
+        for hook in hooks_of(option):
+            # A subclass of the uplink, for one, keeps the hooks of raysim's class.
+            if getattr(type(option), hook) is not getattr(engine_kind(option), hook):
+                return f"option {option} with `{hook}`"
+    return ""
 
 
 def _another_round(parts: Parts, _: Devices | None) -> str:

@@ -223,6 +223,7 @@ def test_only_hooks_that_such_rounds_call_go_with_them() -> None:
     everywhere = {"in_own_rounds": True}
     fedasync(EVERY, LOCAL).having(own(wrap=hook, on_the_way=True, **everywhere))
     centralized(EVERY, LOCAL).having(own(publish=hook, **everywhere))
+    fedasync(EVERY, LOCAL).having(type("OwnUplink", (Uplink,), {})((TopK(0.1),)))
     for algorithm, name in ((fedasync, "publish"), (fedasync, "attend"), (centralized, "reduce")):
         with pytest.raises(InputError, match=rf"option .*Own.* with `{name}` with .*: must have no hook but"):
             algorithm(EVERY, LOCAL).having(own(**{name: hook}, on_the_way=True, **everywhere))
