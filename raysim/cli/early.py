@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from raysim.common.errors import InputError, every
-from raysim.common.names import check_new
+from raysim.common.names import check_new, is_bare
 from raysim.config.data import OWN_FILES, DataTable
 from raysim.config.experiment import Experiment
 from raysim.config.read import module_folders, read
@@ -38,7 +38,7 @@ def check_run(
         return found
 
     def folder() -> None:
-        if isinstance(out, Path):
+        if isinstance(out, Path) and not (out.is_dir() and is_bare(out)):
             check_new(out)
 
     checked: Experiment = every({"experiment": experiment, "out": folder})["experiment"]

@@ -90,6 +90,11 @@ def check_new(out: Path) -> None:
         raise in_use(out)
 
 
+def is_bare(folder: Path) -> bool:
+    """Return whether a folder holds at most the log and the drafts of a run that was killed before its first file."""
+    return all(path.name == RUN_LOG or path.match(DRAFTS) for path in folder.iterdir())
+
+
 def in_use(out: Path) -> InputError:
     """Return the error for the folder of a new run that exists and is not empty."""
     what = (

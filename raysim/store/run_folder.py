@@ -12,7 +12,18 @@ from partitioning.common.disk import lock
 from partitioning.store.writing import remove_drafts, remove_population
 from raysim.common.errors import InputError
 from raysim.common.log import LOG
-from raysim.common.names import ALGORITHM_FILES, CONFIG, DRAFTS, POPULATION, RUN_LOG, RUN_NAMES, SUMMARY, WATCH, in_use
+from raysim.common.names import (
+    ALGORITHM_FILES,
+    CONFIG,
+    DRAFTS,
+    POPULATION,
+    RUN_LOG,
+    RUN_NAMES,
+    SUMMARY,
+    WATCH,
+    in_use,
+    is_bare,
+)
 from raysim.common.surface import assigned, call
 from raysim.store.journal import batches
 
@@ -23,6 +34,8 @@ FORMER = ("visits.journal", "visits.parquet", "kept", "kept.safetensors")
 @contextmanager
 def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[Path]:
     """Create the folder of a new run and lock it; remove it if the input turns out to be wrong before any round.
+
+    A folder of a run that was killed before it wrote its configuration is as good as new.
 
     Args:
         out: folder of the run.
@@ -35,10 +48,11 @@ def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[Path]:
     try:
         created = [folder for folder in (out, *out.parents) if not folder.exists()]
         out.mkdir(parents=True, exist_ok=True)
-        if any(path.name != claim.name for path in out.iterdir()):
+        if not is_bare(out):
             raise FileExistsError
         # Only one of two runs can create the log, and that run owns the folder.
-        claim.touch(exist_ok=False)
+        if not _is_unlocked(claim):
+            claim.touch(exist_ok=False)
     except FileExistsError:
         raise in_use(out) from None
     except OSError as error:
@@ -46,6 +60,9 @@ def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[Path]:
             f"{assigned('out', str(out))}: must be a folder that raysim can create ({error.strerror}); choose another"
         ) from None
     with locked(out):
+        if not is_bare(out):  # another process was faster
+            raise in_use(out)
+        remove_made(out, (DRAFTS,))
         try:
             yield out
         except BaseException as error:
@@ -58,6 +75,16 @@ def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[Path]:
                 remove_run(out, algorithms)
                 remove_empty(created)
             raise
+
+
+def _is_unlocked(claim: Path) -> bool:
+    """Return whether a log is there that no process has locked: false if that cannot be told."""
+    try:
+        with claim.open("r+b") as opened:
+            lock(opened, wait=False)
+    except OSError:
+        return False
+    return True
 
 
 def has_begun(folder: Path) -> bool:

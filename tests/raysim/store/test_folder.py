@@ -14,6 +14,7 @@ import torch
 from algorithms import Layout, Sharing, State
 from algorithms.core.report import RoundReport, UpdateRows
 from partitioning.common.sealing import is_intact
+from raysim.cli.early import check_run
 from raysim.common.errors import InputError, StoppedError
 from raysim.common.surface import call, shell
 from raysim.config.read import algorithm_names
@@ -40,6 +41,19 @@ def test_only_one_of_two_runs_gets_a_folder(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="already holds a run"), run_folder(tmp_path / "run", []):
             pass
         assert (tmp_path / "run" / "run.log").exists()
+
+
+def test_a_run_may_take_the_folder_of_one_that_was_killed_before_its_configuration(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    out.mkdir()
+    for name in ("run.log", ".config.0123abcd.partial.toml"):
+        (out / name).write_text("the beginning")
+    check_run("quickstart", (), out, actors=None)
+    with run_folder(out, []):
+        assert [path.name for path in out.iterdir()] == ["run.log"]
+        (out / "config.toml").touch()
+    with pytest.raises(InputError, match="already holds a run"), run_folder(out, []):
+        pass
 
 
 def test_wrong_input_leaves_a_folder_that_was_there_empty(tmp_path: Path) -> None:
