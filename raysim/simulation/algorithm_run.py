@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from torch.nn import Module
 
 from algorithms import Arrivals, Purpose, Robust, State, TrimmedMean, begin
 from algorithms import DivergedError as AlgorithmDivergedError
 from algorithms.rounds.timed import in_virtual_time
-from raysim.common.errors import of_algorithm
+from raysim.common.errors import ModelsLostError, of_algorithm
 from raysim.common.log import LOG
 from raysim.fleet import RunFleet, Workplace
 from raysim.fleet.worker_plan import WorkerPlan
@@ -20,6 +23,7 @@ from raysim.measures.columns import columns_of
 from raysim.measures.each_client import by_kind
 from raysim.measures.evaluate import evaluate
 from raysim.measures.twins import twins_of
+from raysim.simulation.failures import repeat_after
 from raysim.simulation.loop import run_rounds
 from raysim.simulation.options import RunOptions
 from raysim.simulation.plan import AlgorithmPlan, RunPlan
@@ -95,14 +99,14 @@ def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
             files.stop(ending)
             raise
         summary = summary_of(result, experiment.evaluate.target, run.fingerprint) | {"options": plan.of_options}
-        clients = None
+        kinds, clients = dict[str, dict[str, float]](), None
         if workers.devices is not None or run.plan.clients is not None:
             arriving = [n for n, phase in enumerate(workers.algorithm.phases) if isinstance(phase.schedule, Arrivals)]
             accounts = files.accounts(workers.census.clients, arriving)
-            scored = state, workers.algorithm, fleet, run.plan.targets, accounts
-            with spent.evaluating(lambda: fleet.starting), workers.keyed(Purpose.OWN_RECORD, state.round):
-                summary |= {} if workers.devices is None else {"kinds": by_kind(*scored)}
-                clients = run.plan.clients and run.plan.clients.table(*scored, plan.of_clients)
+            score = partial(_scored, run.plan, plan, fleet, state, accounts)
+            with spent.evaluating(lambda: fleet.starting):
+                kinds, clients = repeat_after(ModelsLostError, score, partial(_tell_of_loss, name))
+        summary |= {} if workers.devices is None else {"kinds": kinds}
         summary["machine_traffic"] = traffic = fleet.by_node()
         for node, sums in traffic.items():
             LOG.info("%s: node %s: %d bytes in, %d bytes out", name, node, sums["bytes_in"], sums["bytes_out"])
@@ -148,8 +152,12 @@ def _trained(
     watcher.begin(name, rounds, workers.cohort, state.round)
     if not rounds:
         LOG.info("%s: no rounds; the initial model is evaluated and written", name)
-        with workers.keyed(Purpose.OWN_RECORD):
-            metrics = evaluate(state, workers.algorithm, fleet, run.plan.targets)
+
+        def initial() -> dict[str, float]:
+            with workers.keyed(Purpose.OWN_RECORD):
+                return evaluate(state, workers.algorithm, fleet, run.plan.targets)
+
+        metrics = repeat_after(ModelsLostError, initial, partial(_tell_of_loss, name))
         return state, replace(snapshot.progress.result, metrics=metrics)
     LOG.info("%s: rounds %d to %d, %d client updates each", name, state.round + 1, rounds, workers.cohort)
     records = Records(run.plan, fleet, files, watcher, snapshot)
@@ -159,6 +167,19 @@ def _trained(
     except BaseException:
         records.give_up()
         raise
+
+
+def _scored(
+    run: RunPlan, plan: AlgorithmPlan, fleet: RunFleet, state: State, accounts: Mapping[str, np.ndarray]
+) -> tuple[dict[str, dict[str, float]], pa.Table | None]:
+    """Score the clients of the written model; return the scores by kind of devices, and the table of the clients."""
+    scored = state, plan.workers.algorithm, fleet, run.targets, accounts
+    with plan.workers.keyed(Purpose.OWN_RECORD, state.round):
+        return by_kind(*scored), run.clients and run.clients.table(*scored, plan.of_clients)
+
+
+def _tell_of_loss(name: str, text: str) -> None:
+    LOG.warning("%s: %s; evaluating again", name, text)
 
 
 def _notices(plan: WorkerPlan, workers: int) -> Iterator[str]:

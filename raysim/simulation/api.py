@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from partitioning import Population
-from raysim.common.errors import InputError, one_input_error
+from raysim.common.errors import DamagedError, InputError, one_input_error
 from raysim.common.log import LOG
 from raysim.common.names import CONFIG, POPULATION, REPORT, RUN_LOG, WATCH
 from raysim.config.experiment import Experiment
@@ -25,7 +25,7 @@ from raysim.fleet.machine import settled
 from raysim.fleet.user_code import pickled_by_value
 from raysim.measures.evaluate import Targets
 from raysim.simulation.algorithm_run import StartedRun, run_algorithm
-from raysim.simulation.failures import name_user_code, offer_resume, repeat_if_damaged, report_if_stopped
+from raysim.simulation.failures import name_user_code, offer_resume, repeat_after, report_if_stopped
 from raysim.simulation.finished import Run
 from raysim.simulation.options import RunOptions
 from raysim.simulation.plan import plan_run, targets_of
@@ -259,8 +259,14 @@ def _run_algorithms(
         fingerprint = {**place.fingerprint, "population": plan.population}
         check_fingerprint(others, fingerprint)
         run = StartedRun(plan, place, location, options, threads, fingerprint)
-        attempts = {name: partial(run_algorithm, run, each) for name, each in plan.algorithms.items()}
-        return {name: repeat_if_damaged(attempt, options.tell) for name, attempt in attempts.items()}
+        return {
+            name: repeat_after(
+                DamagedError,
+                partial(run_algorithm, run, each),
+                lambda text: options.tell(f"{text}; raysim goes back to an earlier checkpoint"),
+            )
+            for name, each in plan.algorithms.items()
+        }
 
 
 @contextmanager

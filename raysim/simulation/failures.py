@@ -36,7 +36,7 @@ COMPLETE_ERRORS = (
 """Errors that are none of the user's code, and whose message needs no addition."""
 
 REPEATS = 3
-"""Times that an algorithm goes back to a checkpoint because files were damaged while it ran."""
+"""Times that work is repeated after damage to files, or the loss of a node."""
 
 T = TypeVar("T")
 
@@ -125,19 +125,17 @@ def name_user_code(experiment: Experiment, log: Path) -> Iterator[None]:
         raise
 
 
-def repeat_if_damaged(attempt: Callable[[], T], tell: Callable[[str], None]) -> T:
-    """Run an algorithm; if its files are damaged meanwhile, go back to its newest checkpoint that is intact.
+def repeat_after(kind: type[Exception], attempt: Callable[[], T], tell: Callable[[str], object]) -> T:
+    """Return the value of a function that is called again, at most `REPEATS` times, if it fails with such an error.
 
     Args:
-        attempt: function that runs the algorithm from its newest intact checkpoint.
-        tell: receiver of a line about each damage.
-
-    Raises:
-        DamagedError: files were damaged again and again.
+        kind: class of the error; the last one is raised.
+        attempt: function to call.
+        tell: receiver of each error's text before the next call.
     """
     for _ in range(REPEATS):
         try:
             return attempt()
-        except DamagedError as error:
-            tell(f"{error}; raysim goes back to an earlier checkpoint")
+        except kind as error:
+            tell(str(error))
     return attempt()

@@ -324,17 +324,16 @@ class Losing(InlineWorkplace):
 def test_rounds_whose_models_are_lost_are_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = {**SMALL, "rounds": 7, "algorithm": {"name": "radfed", "cohort": 3, "aggregate_every": 3}}
     config["evaluate"] = {"every": 1, "metrics": ["accuracy", "loss"], "measures": ["dc", "concordance"]}
-    config["evaluate"]["clients"] = False  # a map after the last round, of the driver's own model
     monkeypatch.setattr("raysim.fleet.inline.InlineWorkplace", Losing)
     LosingFleet.maps, LosingFleet.lost = 0, frozenset()
     quick_run(config, tmp_path / "whole", inline=True)
-    last = LosingFleet.maps  # what measures the last round
-    for lost in ({5, 12, 20}, {13, 20, 28}, {last}):
+    last = LosingFleet.maps  # of the clients' scores, after the last round
+    for lost in ({5, 12, 20}, {13, 20, 28}, {last - 2, last + 1}):
         LosingFleet.maps, LosingFleet.lost, folder = 0, frozenset(lost), tmp_path / str(min(lost))
         quick_run(config, folder, inline=True)
         assert LosingFleet.maps > max(lost)
         assert_same(tmp_path / "whole", folder, "radfed")
-        assert "repeating the rounds" in (folder / "run.log").read_text()
+        assert ("evaluating again" if last + 1 in lost else "repeating the rounds") in (folder / "run.log").read_text()
     LosingFleet.maps, LosingFleet.lost = 0, frozenset(range(8, 99))
     with pytest.raises(RetriesSpentError, match=r"^radfed: round \d: node 1 died with 3 models, 4 times in a row"):
         quick_run(config, tmp_path / "never", inline=True)
