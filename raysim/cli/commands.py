@@ -114,9 +114,9 @@ def run(experiment: str, out: Path | str | None, **options: Any) -> None:
     """
     with _uncollected():
         from raysim.cli.early import check_run
-        from raysim.simulation.place import Place
+        from raysim.simulation.options import RunOptions
 
-        Place(None, options["inline"], options["address"]).check_gpus(check_run(experiment, out=out, **options))
+        RunOptions(None, options["inline"], options["address"]).check_gpus(check_run(experiment, out=out, **options))
     with _shown() as (api, watching):
         done = api.run(experiment, out, **options, **watching)
     elsewhere = "" if out is None else " and another --out"

@@ -9,7 +9,7 @@ from raysim.config.data import OWN_FILES, DataTable
 from raysim.config.experiment import Experiment
 from raysim.config.read import module_folders, read
 from raysim.data.catalogue import check_dataset
-from raysim.simulation.place import Place
+from raysim.simulation.options import RunOptions
 
 
 def check_run(
@@ -31,7 +31,7 @@ def check_run(
         every(
             {
                 "data": lambda: _check_data(found.data),
-                "place": lambda: Place(actors, inline, address).placed(found),
+                "place": lambda: RunOptions(actors, inline, address).placed(found),
                 "devices": lambda: found.devices and found.devices.source,
             }
         )

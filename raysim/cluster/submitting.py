@@ -29,7 +29,7 @@ from raysim.config.experiment import Experiment
 from raysim.config.own_files import own_files
 from raysim.fleet.ray_private import sent_limit, sent_sizes
 from raysim.simulation.api import new_out, read_experiment
-from raysim.simulation.place import Place
+from raysim.simulation.options import RunOptions
 from raysim.store.config_file import paths_of
 from raysim.watching.remote import FOLLOWED
 
@@ -161,7 +161,7 @@ def _checked(config: str, changes: Sequence[str], actors: int | None, working_di
     """Return the experiment; its relative paths begin in the working folder, or here without one."""
     file = str(Path(config).resolve()) if Path(config).is_file() else config
     with chdir(working_dir) if working_dir is not None and working_dir.is_dir() else nullcontext():
-        experiment = Place(actors).placed(read_experiment(file, changes))
+        experiment = RunOptions(actors).placed(read_experiment(file, changes))
     tables = experiment.to_toml()
     if without_secrets(tables) != json.loads(json.dumps(tables)):
         raise InputError(
