@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import isqrt
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from algorithms import (
@@ -23,7 +19,6 @@ from algorithms import (
     Devices,
     Layout,
     Layouts,
-    Local,
     Purpose,
     Resident,
     Worker,
@@ -34,147 +29,17 @@ from algorithms import (
     trainer,
     with_format,
 )
-from algorithms import InputError as AlgorithmInputError
 from algorithms.core.chunks import outputs_of
 from algorithms.training.forked import forked
-from algorithms.training.loss import LabelKind
 from algorithms.training.own import with_personal
 from partitioning import Population
-from raysim.common.errors import InputError, unknown
-from raysim.data.labels import LabelReader
 from raysim.data.shards import Shards, Sites
 from raysim.data.standardise import Standardisation
-from raysim.fleet.client_facts import client_facts_of
+from raysim.fleet.census import client_facts_of, joining
+from raysim.fleet.model_plan import ModelPlan
 from raysim.fleet.out_of_memory import models_fit
 from raysim.fleet.personal_disk import PersonalDisk
-from raysim.models.build import build
 from raysim.models.module_checks import check_own_module
-
-
-@dataclass(frozen=True)
-class ModelPlan:
-    """Model by name. Equal arguments and seeds make equal bytes.
-
-    Args:
-        name: one of `raysim list models`, or "module:Class".
-        parameters: parameters of the named model, and those of all models.
-        shape: shape of one sample in training.
-        classes: number of outputs: classes, or numbers.
-        seed: key of the initial entries.
-        own: user's class or function behind the name; None for a named model.
-        whole: shape of one sample in evaluation; None for `shape`.
-        labels: reader of the labels; None if each sample has one class.
-    """
-
-    name: str
-    parameters: dict[str, Any]
-    shape: tuple[int, ...]
-    classes: int
-    seed: int
-    own: Callable[..., nn.Module] | None = None
-    whole: tuple[int, ...] | None = None
-    labels: LabelReader | None = None
-
-    def outputs(self, samples: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of the outputs for samples of a shape."""
-        return (samples, self.classes) if self.labels is None else self.labels.shape_of_outputs(samples, shape)
-
-    @property
-    def example(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Outputs and labels of two samples in training, with any values."""
-        label = torch.zeros((), dtype=torch.int64) if self.labels is None else self.labels.label(self.shape)
-        return torch.zeros(self.outputs(2, self.shape)), torch.stack([label, label])
-
-    def build(self, tell: Callable[[str], object] | None = None) -> nn.Module:
-        """Make the module; call `tell` with the source of its initial weights."""
-        return build(
-            self.name,
-            shape=self.shape,
-            classes=self.classes,
-            seed=self.seed,
-            labels="class" if self.labels is None else self.labels.kind,
-            own=self.own,
-            tell=tell,
-            **self.parameters,
-        )
-
-
-def joining(population: Population, joins: Mapping[str, int]) -> NDArray[np.int64] | None:
-    """Return the first round in which each training client may be drawn; None if it is round 1 for all.
-
-    Args:
-        population: the clients.
-        joins: first rounds, by the name of a domain, or a client's name or number.
-
-    Raises:
-        InputError: there is no such domain or training client, or no client joins in round 1.
-    """
-    if not joins:
-        return None
-    clients = population.train_clients
-    known = {str(client): [place] for place, client in enumerate(clients)}
-    for column in (population.names, population.domains):
-        names = [] if column is None else column.take(pa.array(clients)).to_pylist()
-        for place, name in enumerate(names):
-            known.setdefault(str(name), []).append(place)
-    rounds = np.ones(len(clients), np.int64)
-    for name, first in joins.items():
-        if name not in known:
-            raise unknown(f"algorithm.joins = {name!r}", name, list(known))
-        rounds[known[name]] = first
-    if rounds.min() > 1:
-        raise InputError("algorithm.joins: must leave a client for round 1; remove one entry")
-    return rounds
-
-
-def _trained(module: nn.Module, model: ModelPlan) -> nn.Parameter:
-    """Return a parameter that trains; raise InputError if there is none."""
-    for parameter in module.parameters():
-        if parameter.requires_grad:
-            return parameter
-    raise InputError(
-        f"model.name = {model.name!r}: must have a parameter that trains, and has none; choose another model"
-    )
-
-
-EACH_OUTPUT: Mapping[LabelKind, str] = {
-    "class": "{} logits a sample",
-    "pixels": "{} logits a pixel",
-    "sequence": "{} logits a position (labels are lists of whole numbers, so classes; floats are numbers)",
-    "numbers": "{} numbers a sample",
-}
-"""Outputs of a model by the kind of labels."""
-
-
-@torch.no_grad()
-def _check_outputs(module: nn.Module, sample: torch.Tensor, model: ModelPlan) -> None:
-    """Refuse a model without one output a class, or a number, for each sample, pixel or position."""
-    training = module.training
-    with torch.random.fork_rng(devices=[]):
-        shape = tuple(module.eval()(torch.stack([sample, sample])).shape)
-        fits = model.whole in (None, model.shape) or _takes_whole(module, sample, model)
-    module.train(training)
-    if shape != model.outputs(2, model.shape):
-        kind = "class" if model.labels is None else model.labels.kind
-        raise InputError(
-            f"model.name = {model.name!r}: must return {model.outputs(2, model.shape)} for two samples {model.shape}, "
-            f"because it must have {EACH_OUTPUT[kind].format(model.classes)}, and returns {shape}; choose another model"
-        )
-    if not fits:
-        raise InputError(
-            f"model.name = {model.name!r} with data.crop_size: must take samples {model.whole} in evaluation and "
-            f"{model.shape} in training; choose another model, or leave data.crop_size out"
-        )
-
-
-def _takes_whole(module: nn.Module, sample: torch.Tensor, model: ModelPlan) -> bool:
-    """Return whether a model that trains on crops takes whole samples in evaluation."""
-    shape = model.whole or model.shape
-    try:
-        return tuple(module(sample.new_zeros(1, *shape)).shape) == model.outputs(1, shape)
-    except RuntimeError:  # layers raise it if shapes do not fit
-        return False
-
 
 GPU_LANES, GPU_MODEL_BYTES, GPU_OUTPUT_BYTES = 64, 2**29, 2**30
 """Most clients of a block by default on a GPU, and most bytes of their models and of all layers' outputs.
@@ -190,24 +55,6 @@ _LEAST_BLOCKS = {"fused": (5, 2), "low-rank": (25, 4)}
 
 _SPECIAL = {"low-rank": 0, "fused": 1}
 """Executions for some models and methods only, from the fastest."""
-
-
-def _check_loss(local: Local, model: ModelPlan) -> None:
-    """Refuse a loss that does not fit the labels, or fails on a batch of them."""
-    local.loss.check("class" if model.labels is None else model.labels.kind, model.classes)
-    try:
-        outputs, labels = model.example
-        loss = local.loss.mean(outputs.requires_grad_(), labels)
-        if not loss.requires_grad:
-            raise TypeError("it has no gradient by the outputs")
-        torch.autograd.backward(loss)
-    except AlgorithmInputError:
-        raise
-    except Exception as error:  # A user's own loss may raise anything.
-        text = f"{type(error).__name__}: {error}".partition("\n")[0]
-        raise InputError(
-            f"local.loss = {local.loss.title!r}: must take a batch of labels, and raised {text}; correct it"
-        ) from error
 
 
 @dataclass(frozen=True)
@@ -305,8 +152,8 @@ class WorkerPlan:
 
     def _resolved(self) -> WorkerPlan:
         module = self.module()
-        sample = torch.zeros(self.model.shape, dtype=_trained(module, self.model).dtype)
-        _check_outputs(module, sample, self.model)
+        sample = self.model.sample(module)
+        self.model.check_outputs(module, sample)
         if self.model.own is not None:
             check_own_module(module, sample, self.model.name)
         self.algorithm.check_model(module, sample)
@@ -316,7 +163,7 @@ class WorkerPlan:
         ways = []
         for phase in self.algorithm.phases:
             used, forms = phase.local.fitted(self.census).used(samples), phase.forms_models(layout)
-            _check_loss(phase.local, self.model)
+            self.model.check_loss(phase.local)
             ways.append(choose(phase.local, module, sample, self.device, block, used, forms, self.model.example[1][0]))
         # All phases share one execution. A phase that cannot have the fastest one decides.
         compute = max(ways, key=lambda way: _SPECIAL.get(way.execution, len(_SPECIAL)))
@@ -375,7 +222,7 @@ class WorkerPlan:
         module, largest = self.module(), int(Population.open(self.population).sizes.max(initial=1))
         sizes = [phase.local.batch_size for phase in self.algorithm.phases]
         batch = max(largest if size == "full" else min(size, largest) for size in sizes)
-        sample = torch.zeros(self.model.shape, dtype=_trained(module, self.model).dtype)
+        sample = self.model.sample(module)
         outputs = batch * sum(outputs_of(module, sample, leaves=True)) * sample.element_size()
         models = Layout.of(module).nbytes
         return min(GPU_LANES, GPU_MODEL_BYTES // max(1, models), GPU_OUTPUT_BYTES // max(1, outputs))

@@ -19,7 +19,8 @@ from algorithms import Local, Participation, Robust, begin, fedavg, next_round
 from algorithms.options.aggregation import AGGREGATES
 from raysim.fleet.calls import fetch_results
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from raysim.fleet.model_plan import ModelPlan
+from raysim.fleet.worker_plan import WorkerPlan
 
 
 def main() -> None:

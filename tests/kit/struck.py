@@ -17,7 +17,8 @@ from partitioning import Population
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import InlineWorkplace
-from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from raysim.fleet.model_plan import ModelPlan
+from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.evaluate import Targets, evaluate
 from raysim.measures.metrics import METRICS as BY_NAME
 

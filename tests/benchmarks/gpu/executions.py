@@ -16,7 +16,7 @@ from algorithms import Algorithm, Participation, fedavg, fedbn, radfed
 from algorithms.training.local import Execution
 from raysim.data.decoding import decode_population
 from raysim.data.tensors import decoder_of
-from raysim.fleet.worker_plan import ModelPlan
+from raysim.fleet.model_plan import ModelPlan
 from raysim.models.build import MODELS
 from tests.benchmarks.gpu.harness import local_of, measured, model_of, plan_of
 from tests.benchmarks.gpu.setting import Add, Setting, attempt, images

@@ -16,7 +16,8 @@ import torch
 from algorithms import Algorithm, Compute, Local, Participation, Purpose, begin, fedavg, next_round, torch_seed
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.machine import settled
-from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from raysim.fleet.model_plan import ModelPlan
+from raysim.fleet.worker_plan import WorkerPlan
 from tests.benchmarks.gpu.setting import MIB
 from tests.benchmarks.peers.loads import Load
 from tests.benchmarks.plain import WARM

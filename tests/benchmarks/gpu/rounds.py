@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from algorithms import Participation, fedavg, fedbn
 from raysim.fleet.machine import keep_memory
-from raysim.fleet.worker_plan import ModelPlan
+from raysim.fleet.model_plan import ModelPlan
 from tests.benchmarks.gpu.executions import networks
 from tests.benchmarks.gpu.harness import local_of, measured, model_of, plan_of, synchronise
 from tests.benchmarks.gpu.setting import Add, Setting, attempt

@@ -15,10 +15,11 @@ from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import InlineWorkplace
+from raysim.fleet.model_plan import ModelPlan
 from raysim.fleet.pool import ActorPool
 from raysim.fleet.ray_runtime import lean
 from raysim.fleet.resources import ActorDemand, ActorResources
-from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from raysim.fleet.worker_plan import WorkerPlan
 from tests.kit.ray import slight
 
 pytestmark = pytest.mark.usefixtures("own_ray")

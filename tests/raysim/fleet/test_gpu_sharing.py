@@ -24,8 +24,9 @@ from raysim.fleet.gpu_sharing import (
     sharers,
 )
 from raysim.fleet.machine import fingerprint
+from raysim.fleet.model_plan import ModelPlan
 from raysim.fleet.resources import ActorDemand, ActorResources, capacity
-from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from raysim.fleet.worker_plan import WorkerPlan
 from tests.kit.federation import named
 
 GB = 10**9

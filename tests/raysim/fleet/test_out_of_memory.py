@@ -36,9 +36,10 @@ from raysim.cli.commands import cli
 from raysim.common.errors import OutOfMemoryError, of_algorithm
 from raysim.data.sources import load
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
+from raysim.fleet.model_plan import ModelPlan
 from raysim.fleet.out_of_memory import is_out_of_memory, models_fit, round_of
 from raysim.fleet.ray_fleet import RayFleet
-from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from raysim.fleet.worker_plan import WorkerPlan
 from raysim.models.build import MODELS, ModelBuilder
 from tests.kit.ray import SharedRay
 

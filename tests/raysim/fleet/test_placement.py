@@ -25,8 +25,9 @@ from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.machine import settled
+from raysim.fleet.model_plan import ModelPlan
 from raysim.fleet.traffic import INLINE_LIMIT, array_bytes
-from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from raysim.fleet.worker_plan import WorkerPlan
 from tests.kit.ray import moved_since, nodes
 from tests.kit.runs import quick_run
 from tests.kit.struck import ROW_BYTES, trained

@@ -48,10 +48,11 @@ from raysim.data.sources import load
 from raysim.fleet import ray_fleet, remote_files, worker_plan
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.machine import agreed
+from raysim.fleet.model_plan import ModelPlan
 from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.ray_runtime import ENDING
 from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
-from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from raysim.fleet.worker_plan import WorkerPlan
 from tests.kit.ray import SharedRay, moved_since
 from tests.kit.struck import ROW_BYTES
 

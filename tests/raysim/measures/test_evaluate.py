@@ -32,7 +32,8 @@ from partitioning.sources.source import TableSource
 from raysim.data.shards import Shards
 from raysim.data.sources import load
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
-from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from raysim.fleet.model_plan import ModelPlan
+from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.evaluate import Targets, evaluate
 from raysim.measures.metrics import METRICS as BY_NAME
 from tests.kit.federation import named

@@ -33,7 +33,8 @@ from raysim.common.errors import InputError
 from raysim.data.shards import Shards
 from raysim.data.sources import load
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
-from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from raysim.fleet.model_plan import ModelPlan
+from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.evaluate import Targets, evaluate
 from raysim.measures.finetuning import Finetuning
 from raysim.measures.metrics import METRICS, own_metric

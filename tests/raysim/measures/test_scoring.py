@@ -17,7 +17,8 @@ from algorithms.training.loss import CrossEntropy, Loss, OwnLoss
 from partitioning import Population
 from raysim.data.sources import load
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
-from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from raysim.fleet.model_plan import ModelPlan
+from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.evaluate import Evaluation, EvaluationTarget, Targets, evaluate
 from raysim.measures.metrics import METRICS, Metric, own_metric
 from raysim.measures.scoring import block_samples, cut_samples

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 import partitioning
 from raysim.common.errors import InputError
 from raysim.data.sources import load
-from raysim.fleet.worker_plan import joining
+from raysim.fleet.census import joining
 from tests.kit.runs import quick_run
 
 

@@ -14,7 +14,8 @@ from algorithms.options import gathered
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.inline import InlineWorkplace
-from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from raysim.fleet.model_plan import ModelPlan
+from raysim.fleet.worker_plan import WorkerPlan
 from raysim.watching.progress import Watcher
 from tests.kit.ray import SharedRay
 from tests.kit.runs import SMALL, quick_run

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import partitioning
-from raysim.fleet.client_facts import client_facts_of
+from raysim.fleet.census import client_facts_of
 from tests.kit.runs import quick_run
 
 
