@@ -11,6 +11,7 @@ from typing import Any
 from partitioning.common.text import caption
 from raysim.fleet.traffic import TRAFFIC
 from raysim.watching.loggers.logger import LoggedRun
+from raysim.watching.stopwatch import ROUND_STAGES
 
 PUBLISH_SECONDS = 5.0
 """Interval of publications. Ray exports every ten seconds by default, and drops gauges that were not set since."""
@@ -20,10 +21,7 @@ COUNTED: Mapping[str, tuple[str, str]] = {
     "nonfinite": ("raysim_nonfinite_updates", ""),
     **{f"bytes_{way}": ("raysim_protocol_bytes", way) for way in ("up", "down")},
     **{f"machine_bytes_{kind}": ("raysim_measured_bytes", kind) for kind in TRAFFIC},
-    **{
-        f"seconds_{stage}": ("raysim_stage_seconds", stage)
-        for stage in ("sample", "send", "train", "sum", "aggregate", "evaluate", "write")
-    },
+    **{f"seconds_{stage}": ("raysim_stage_seconds", stage) for stage in ROUND_STAGES},
 }
 """Counter to which a column is added, and its tag `kind`."""
 

@@ -31,10 +31,10 @@ from raysim.data.shards import Shards
 from raysim.simulation.plan import model_plan
 from raysim.simulation.population import opened
 from raysim.simulation.samples import prepare_samples
-from raysim.store.algorithm_folder import REPORTED
 from raysim.store.journal import batches, joined
 from raysim.store.result import AlgorithmResult
 from raysim.store.resume import read_result, run_of, stored_experiment
+from raysim.store.tables import REPORTED
 
 if TYPE_CHECKING:  # pandas is an extra, and matplotlib takes a second to import.
     from matplotlib.figure import Figure

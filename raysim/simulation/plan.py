@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from algorithms import Algorithm, Privacy, Purpose, torch_seed
 from algorithms import InputError as AlgorithmInputError
-from algorithms.core.returned import name_of, names_of
-from algorithms.parts.rule_columns import RuleColumns
+from algorithms import Purpose, torch_seed
 from algorithms.rounds.timed import check_virtual_time
 from partitioning import Population
 from partitioning.common.disk import write_whole
@@ -27,7 +25,8 @@ from raysim.config.model import ModelTable
 from raysim.data.labels import LabelReader
 from raysim.data.targets import label_kind
 from raysim.devices.stored import open_devices
-from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from raysim.fleet.model_plan import ModelPlan
+from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.check import check_measures, measuring
 from raysim.measures.columns import MEASURES, columns_of
 from raysim.measures.each_client import EachClient
@@ -35,7 +34,7 @@ from raysim.measures.evaluate import Targets
 from raysim.measures.scoring import check_metrics
 from raysim.simulation.budget import check_updates, rounds_of
 from raysim.simulation.samples import PreparedSamples, prepare_samples
-from raysim.store.algorithm_folder import check_option_columns, client_facts, metrics_schema
+from raysim.store.tables import check_columns, client_facts
 from raysim.watching.log import log_model
 
 
@@ -169,25 +168,6 @@ def _workers(experiment: Experiment, samples: PreparedSamples) -> partial[Worker
     )
 
 
-def _check_rule_columns(algorithm: Algorithm, measured: Sequence[str]) -> None:
-    """Raise InputError if a server rule names another column of `metrics.parquet`.
-
-    Args:
-        algorithm: algorithm with all its phases.
-        measured: columns of evaluations and measures.
-    """
-    options = (option for option in algorithm.folded if not isinstance(option, RuleColumns))
-    of_options = [name for option in options for name in option.columns]
-    taken = {"algorithm", *metrics_schema(()).names, *Privacy.columns, *measured, *of_options}
-    for rule in (phase.server for phase in algorithm.phases):
-        for name in names_of(rule, "columns"):
-            if name in taken:
-                raise InputError(
-                    f"server.rule = {name_of(rule)!r}: its `columns` has {name!r}: must be a new name, because "
-                    "metrics.parquet has another column of it; rename it"
-                )
-
-
 def _resolved(
     name: str, workers: WorkerPlan, table: AlgorithmTable, experiment: Experiment, targets: Targets
 ) -> AlgorithmPlan:
@@ -204,8 +184,7 @@ def _resolved(
     options = {each.name: each for phase in algorithm.phases for each in phase.folded}.values()
     of_views = [f"{name}_{column}" for each in options for name in each.viewed for column in targets.columns]
     measured = [*targets.columns, *columns_of(MEASURES), *of_views]
-    check_option_columns(options, measured)
-    _check_rule_columns(algorithm, measured)
+    check_columns(algorithm, measured)
     check_virtual_time(algorithm, workers.devices)
     check_updates(algorithm, census, workers.lanes or 1)
     check_measures(evaluate.measures, targets, evaluate.interval(0), algorithm, layouts)

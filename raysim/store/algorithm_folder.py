@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,86 +13,28 @@ import pyarrow.parquet as pq
 from safetensors.numpy import save
 from torch import Tensor
 
-from algorithms import Census, Layouts, Option, PersonalStore, Privacy, State
+from algorithms import Layouts, PersonalStore, State
 from algorithms.core.report import DroppedUpdates, RoundReport
-from algorithms.core.returned import Returned, encodes, is_own
-from algorithms.parts.ordering import engine_kind
 from algorithms.training.reports import own_numbers
 from partitioning.common.disk import write_whole
 from raysim.common.background import Background
-from raysim.common.errors import InputError
 from raysim.common.files import sync
 from raysim.common.log import LOG
 from raysim.common.names import ALGORITHM_FILES, CLIENTS, CLUSTERS, MODEL, PERSONAL, STATE_FILES, STOPPED, SUMMARY
 from raysim.store.checkpoint import Checkpoints
 from raysim.store.journal import Journal, JournalMark, batches
-from raysim.store.participation import SCORES, TAKEN, participation
+from raysim.store.participation import participation
 from raysim.store.result import Snapshot
 from raysim.store.run_folder import remove_made
 from raysim.store.summary import write_summary
+from raysim.store.tables import OUTCOME, REPORTED, UPDATES, metrics_schema
 from raysim.watching.log import at_most_every
-
-UPDATES = pa.schema(
-    [
-        ("round", pa.int64()),
-        ("client", pa.int64()),
-        ("block", pa.int64()),
-        ("samples", pa.int64()),
-        ("steps", pa.int64()),
-        ("loss", pa.float64()),
-        ("staleness", pa.int64()),
-        ("weight", pa.float64()),
-        ("nonfinite", pa.string()),
-        ("machine_block_seconds", pa.float64()),
-        ("machine_actor", pa.int64()),
-    ]
-)
-"""Columns of `updates.parquet`: one row per client update."""
-
-REPORTED = pa.field("reported", pa.map_(pa.string(), pa.float64()))
-"""Further column of `updates.parquet`: the numbers that a client update of the user's own returned."""
 
 NO_FACTS = pa.RecordBatch.from_pydict({"client": pa.array([], pa.int64())})
 """Table of no client."""
 
-OUTCOME = pa.field("outcome", pa.string())
-"""Further column of `updates.parquet` if devices decide who takes part: "counted", "late" or "vanished"."""
-
 LOG_SECONDS = 60.0
 """Least seconds between two checkpoints in the log."""
-
-STAGES = ("sample", "send", "train", "sum", "aggregate", "evaluate", "write")
-"""Stages of a round, in order; parts of the last two may overlap with the next round."""
-
-
-def metrics_schema(columns: Sequence[str]) -> pa.Schema:
-    """Return the columns of `metrics.parquet`: one row per round.
-
-    An evaluation's column is null if the round was not evaluated or the metric is undefined. `seconds*` measure the
-    machine. `simulated_seconds` is virtual time, and null without `[devices]`. `late`, `vanished` and `samples_wasted`
-    count client updates that never counted, and are null unless the devices decide who takes part.
-
-    Args:
-        columns: names of the evaluation's columns.
-    """
-    whole = ["updates", "nonfinite", "bytes_up", "bytes_down", "exchanges"]
-    measured = ["machine_bytes_driver", "machine_bytes_inlined", "machine_bytes_moved", "machine_bytes_crossed"]
-    return pa.schema(
-        [
-            ("round", pa.int64()),
-            ("seconds", pa.float64()),
-            *((f"seconds_{stage}", pa.float64()) for stage in STAGES),
-            ("aggregated", pa.bool_()),
-            ("phase", pa.int64()),
-            ("train_loss", pa.float64()),
-            ("simulated_seconds", pa.float64()),
-            ("late", pa.int64()),
-            ("vanished", pa.int64()),
-            ("samples_wasted", pa.float64()),
-            *((name, pa.int64()) for name in (*whole, *measured)),
-            *((name, pa.float64()) for name in columns),
-        ]
-    )
 
 
 class AlgorithmFolder:
@@ -311,63 +253,6 @@ def _dropped(dropped: DroppedUpdates) -> dict[str, Any]:
         "weight": np.zeros(len(dropped)),
         OUTCOME.name: list(dropped.outcomes),
     }
-
-
-def check_option_columns(options: Collection[Option], measured: Iterable[str]) -> None:
-    """Raise InputError if a column of a user's own option is another column of `metrics.parquet`.
-
-    Args:
-        options: options of an algorithm.
-        measured: columns of evaluations and measures.
-    """
-    ours = (column for option in options if not is_own(option) for column in option.columns)
-    taken = {*metrics_schema(()).names, *measured, *Privacy.columns, *ours}
-    for option in filter(is_own, options):
-        inherited = engine_kind(option).columns
-        for name in option.columns:
-            if name in taken and name not in inherited:
-                raise InputError(
-                    f"option {option}: its `columns` has {name!r}: must be a new name, because metrics.parquet has "
-                    "another column of it; rename it"
-                )
-            taken.add(name)
-
-
-def client_facts(options: Iterable[Option], census: Census, seed: int) -> pa.RecordBatch:
-    """Return the ids of the training clients, `client`, and the columns about them of some options.
-
-    Args:
-        options: options of an algorithm.
-        census: training clients.
-        seed: seed of the run.
-
-    Raises:
-        InputError: a column has the name of another, or no value for each client.
-    """
-    taken = {*UPDATES.names, REPORTED.name, OUTCOME.name, *TAKEN}
-    facts = {"client": pa.array(census.clients)}
-    for option in options:
-        own = Returned(f"option {option}: `client_columns`", option.client_columns)
-        given = option.client_columns(census, seed)
-        if not isinstance(given, Mapping):
-            raise own.fault(f"return arrays by name, and returns a {type(given).__name__}")
-        for name, values in given.items():
-            if not encodes(name) or name in taken or name.startswith(SCORES):
-                raise own.fault(f"return new names as texts, and {name!a} is another column or no text")
-            facts[name] = _fact(own, name, values, len(census.clients))
-            taken.add(name)
-    return pa.RecordBatch.from_pydict(facts)
-
-
-def _fact(own: Returned, name: str, values: Any, count: int) -> pa.Array:
-    try:
-        found = pa.array(values)
-    except (TypeError, ValueError, OverflowError, pa.ArrowException):
-        found = None
-    if found is None or len(found) != count:
-        what = f"a {type(values).__name__}" if found is None else f"an array of {len(found)}"
-        raise own.fault(f"return an array of {count} values that Arrow can hold, and {name!r} is {what}")
-    return found
 
 
 def _facts(clients: np.ndarray, of_clients: pa.RecordBatch) -> dict[str, Any]:

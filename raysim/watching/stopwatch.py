@@ -13,6 +13,9 @@ from typing import Any
 STAGES = ("start", "data", "plan", "fleet", "training", "evaluation", "files", "end", "report")
 """Stages of a command, in order. `training`, `evaluation` and `files` are of each algorithm; `fleet` may be, too."""
 
+ROUND_STAGES = ("sample", "send", "train", "sum", "aggregate", "evaluate", "write")
+"""Stages of a round, in order; parts of the last two may overlap with the next round."""
+
 STAT_START = 19
 """Place of the start time in `/proc/self/stat`, counted from the name's closing bracket."""
 

@@ -12,7 +12,7 @@ from partitioning import SCHEMES
 from raysim.data.catalogue import DATASETS
 from raysim.measures.columns import MEASURES, columns_of
 from raysim.models.build import MODELS
-from raysim.store.algorithm_folder import OUTCOME, REPORTED, UPDATES, metrics_schema
+from raysim.store.tables import OUTCOME, REPORTED, UPDATES, metrics_schema
 from tests.kit.counts import COUNTS, PAPERS, RECIPE_PARAMETERS
 from tests.kit.pages import DOCS, ROOT, text_of
 

@@ -10,7 +10,7 @@ import pytest
 
 from raysim.report.page import write_report
 from raysim.report.words import STAGES as WORDS
-from raysim.store.algorithm_folder import STAGES
+from raysim.watching.stopwatch import ROUND_STAGES as STAGES
 from tests.kit.folders import told, write_run
 
 SECONDS = {

@@ -20,9 +20,10 @@ from raysim.common.surface import call, shell
 from raysim.config.read import algorithm_names
 from raysim.simulation.failures import offer_resume
 from raysim.simulation.options import RunOptions
-from raysim.store.algorithm_folder import UPDATES, AlgorithmFolder, metrics_schema
+from raysim.store.algorithm_folder import AlgorithmFolder
 from raysim.store.location import RunLocation
 from raysim.store.run_folder import remove_made, run_folder
+from raysim.store.tables import UPDATES, metrics_schema
 from tests.kit.logged import Heard
 from tests.kit.runs import SMALL, quick_run
 

@@ -1,0 +1,136 @@
+"""Columns of an algorithm's tables: their schemas, and the check of columns that a user's own parts add."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from algorithms import Algorithm, Census, Option, Privacy
+from algorithms.core.returned import Returned, encodes, is_own, name_of, names_of
+from algorithms.parts.ordering import engine_kind
+from algorithms.parts.rule_columns import RuleColumns
+from raysim.common.errors import InputError
+from raysim.store.participation import SCORES, TAKEN
+from raysim.watching.stopwatch import ROUND_STAGES
+
+UPDATES = pa.schema(
+    [
+        ("round", pa.int64()),
+        ("client", pa.int64()),
+        ("block", pa.int64()),
+        ("samples", pa.int64()),
+        ("steps", pa.int64()),
+        ("loss", pa.float64()),
+        ("staleness", pa.int64()),
+        ("weight", pa.float64()),
+        ("nonfinite", pa.string()),
+        ("machine_block_seconds", pa.float64()),
+        ("machine_actor", pa.int64()),
+    ]
+)
+"""Columns of `updates.parquet`: one row per client update."""
+
+REPORTED = pa.field("reported", pa.map_(pa.string(), pa.float64()))
+"""Further column of `updates.parquet`: the numbers that a client update of the user's own returned."""
+
+OUTCOME = pa.field("outcome", pa.string())
+"""Further column of `updates.parquet` if devices decide who takes part: "counted", "late" or "vanished"."""
+
+
+def metrics_schema(columns: Sequence[str]) -> pa.Schema:
+    """Return the columns of `metrics.parquet`: one row per round.
+
+    An evaluation's column is null if the round was not evaluated or the metric is undefined. `seconds*` measure the
+    machine. `simulated_seconds` is virtual time, and null without `[devices]`. `late`, `vanished` and `samples_wasted`
+    count client updates that never counted, and are null unless the devices decide who takes part.
+
+    Args:
+        columns: names of the evaluation's columns.
+    """
+    whole = ["updates", "nonfinite", "bytes_up", "bytes_down", "exchanges"]
+    measured = ["machine_bytes_driver", "machine_bytes_inlined", "machine_bytes_moved", "machine_bytes_crossed"]
+    return pa.schema(
+        [
+            ("round", pa.int64()),
+            ("seconds", pa.float64()),
+            *((f"seconds_{stage}", pa.float64()) for stage in ROUND_STAGES),
+            ("aggregated", pa.bool_()),
+            ("phase", pa.int64()),
+            ("train_loss", pa.float64()),
+            ("simulated_seconds", pa.float64()),
+            ("late", pa.int64()),
+            ("vanished", pa.int64()),
+            ("samples_wasted", pa.float64()),
+            *((name, pa.int64()) for name in (*whole, *measured)),
+            *((name, pa.float64()) for name in columns),
+        ]
+    )
+
+
+def check_columns(algorithm: Algorithm, measured: Iterable[str]) -> None:
+    """Raise InputError if a column of a user's own option or server rule is another column of `metrics.parquet`.
+
+    Args:
+        algorithm: algorithm with all its phases.
+        measured: columns of evaluations and measures.
+    """
+    options = {option.name: option for phase in algorithm.phases for option in phase.folded}.values()
+    ours = [option for option in options if not is_own(option) and not isinstance(option, RuleColumns)]
+    taken = {"algorithm", *metrics_schema(()).names, *measured, *Privacy.columns}
+    taken |= {column for option in ours for column in option.columns}
+
+    def check(what: str, name: str) -> None:
+        if name in taken:
+            raise InputError(
+                f"{what}: its `columns` has {name!r}: must be a new name, because metrics.parquet has another column "
+                "of it; rename it"
+            )
+
+    for option in filter(is_own, options):
+        inherited = engine_kind(option).columns
+        for column in option.columns:
+            if column not in inherited:
+                check(f"option {option}", column)
+            taken.add(column)
+    for rule in (phase.server for phase in algorithm.phases):
+        for column in names_of(rule, "columns"):
+            check(f"server.rule = {name_of(rule)!r}", column)
+
+
+def client_facts(options: Iterable[Option], census: Census, seed: int) -> pa.RecordBatch:
+    """Return the ids of the training clients, `client`, and the columns about them of some options.
+
+    Args:
+        options: options of an algorithm.
+        census: training clients.
+        seed: seed of the run.
+
+    Raises:
+        InputError: a column has the name of another, or no value for each client.
+    """
+    taken = {*UPDATES.names, REPORTED.name, OUTCOME.name, *TAKEN}
+    facts = {"client": pa.array(census.clients)}
+    for option in options:
+        own = Returned(f"option {option}: `client_columns`", option.client_columns)
+        given = option.client_columns(census, seed)
+        if not isinstance(given, Mapping):
+            raise own.fault(f"return arrays by name, and returns a {type(given).__name__}")
+        for name, values in given.items():
+            if not encodes(name) or name in taken or name.startswith(SCORES):
+                raise own.fault(f"return new names as texts, and {name!a} is another column or no text")
+            facts[name] = _fact(own, name, values, len(census.clients))
+            taken.add(name)
+    return pa.RecordBatch.from_pydict(facts)
+
+
+def _fact(own: Returned, name: str, values: Any, count: int) -> pa.Array:
+    try:
+        found = pa.array(values)
+    except (TypeError, ValueError, OverflowError, pa.ArrowException):
+        found = None
+    if found is None or len(found) != count:
+        what = f"a {type(values).__name__}" if found is None else f"an array of {len(found)}"
+        raise own.fault(f"return an array of {count} values that Arrow can hold, and {name!r} is {what}")
+    return found
