@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -80,14 +80,6 @@ def fingerprint(device: str = "cpu") -> dict[str, str]:
         "numpy": np.__version__,
         "gpu": _gpu() if device != "cpu" else "none",
     }
-
-
-def agreed(prints: Sequence[dict[str, str]]) -> dict[str, str]:
-    """Return the fingerprint that all actors have; raise RuntimeError if one differs."""
-    for other in prints:
-        if other != prints[0]:
-            raise RuntimeError(f"client actors differ, and their bytes would differ too: {prints[0]} and {other}")
-    return dict(prints[0])
 
 
 def _gpu() -> str:

@@ -18,7 +18,7 @@ from raysim.fleet.calls import START_SECONDS, ActorLostError, ActorTimeouts, fet
 from raysim.fleet.client_actor import ClientActor
 from raysim.fleet.dispatch import ReadyActor
 from raysim.fleet.gpu_sharing import measured_by, shared_gpus
-from raysim.fleet.machine import agreed, fingerprint
+from raysim.fleet.machine import fingerprint
 from raysim.fleet.outlook import Outlook
 from raysim.fleet.prometheus import PrometheusLogger
 from raysim.fleet.ray_runtime import RayThread, check_answers
@@ -188,7 +188,10 @@ class ActorPool:
         Raises:
             RuntimeError: it differs from the other actors, or from the driver if that may have computed as well.
         """
-        self._print = agreed([self.fingerprint if self.driver_may_help or self._print else actor_print, actor_print])
+        first = self.fingerprint if self.driver_may_help or self._print else actor_print
+        if actor_print != first:
+            raise RuntimeError(f"client actors differ, and their bytes would differ too: {first} and {actor_print}")
+        self._print = first
         self.arrived = True
 
     def replace(self, number: int) -> None:

@@ -171,11 +171,8 @@ def store_of(plan: WorkerPlan) -> StoreHandle | None:
 
     Each fleet needs its own. The folder's keeper takes the files of an earlier one for ended, and may remove them.
     """
-    return served_store(plan) if plan.layouts.personal.entries else None
-
-
-def served_store(plan: WorkerPlan) -> StoreHandle:
-    """Start an actor that serves the plan's personal state to other nodes."""
+    if not plan.layouts.personal.entries:
+        return None
     plan.personal.mkdir(parents=True, exist_ok=True)
     mark = plan.personal / f"mark-{uuid.uuid4().hex}"
     mark.touch()

@@ -19,7 +19,6 @@ from raysim.common.errors import ModelsLostError, of_algorithm
 from raysim.common.log import LOG
 from raysim.fleet import RunFleet, Workplace
 from raysim.fleet.worker_plan import WorkerPlan
-from raysim.measures.columns import columns_of
 from raysim.measures.each_client import by_kind
 from raysim.measures.evaluate import evaluate
 from raysim.measures.twins import twins_of
@@ -119,19 +118,15 @@ def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
 def _files(
     run: StartedRun, plan: AlgorithmPlan, checkpoints: Checkpoints, written: Callable[[Mapping[str, Any]], object]
 ) -> AlgorithmFolder:
-    """Return the output files of an algorithm: columns of its own metrics, and those of its options."""
-    algorithm, measured = plan.workers.algorithm, columns_of(run.plan.experiment.evaluate.measures)
-    of_options = [column for phase in algorithm.phases for option in phase.folded for column in option.columns]
-    targets = run.plan.targets.columns
-    of_views = [f"{name}_{column}" for option in algorithm.folded for name in option.viewed for column in targets]
-    columns = list(dict.fromkeys([*targets, *measured, *of_options, *of_views]))
+    """Return the output files of an algorithm."""
+    algorithm = plan.workers.algorithm
     return AlgorithmFolder(
         run.location.folder / plan.name,
-        columns,
+        plan.columns,
         checkpoints,
         written,
+        plan.of_clients,
         reports=algorithm.local.update is not None,
-        of_clients=plan.of_clients,
         outcomes=any(in_virtual_time(phase, plan.workers.devices) for phase in algorithm.phases),
     )
 

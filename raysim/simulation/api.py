@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from partitioning import Population
+from partitioning.store.writing import remove_drafts
 from raysim.common.errors import DamagedError, InputError, one_input_error
 from raysim.common.log import LOG
-from raysim.common.names import CONFIG, POPULATION, REPORT, RUN_LOG, WATCH
+from raysim.common.names import CONFIG, POPULATION, RUN_LOG, WATCH
 from raysim.config.experiment import Experiment
 from raysim.config.read import changed, module_folders, read
 from raysim.data.catalogue import MEMORY
@@ -25,7 +26,7 @@ from raysim.fleet.machine import settled
 from raysim.fleet.user_code import pickled_by_value
 from raysim.measures.evaluate import Targets
 from raysim.simulation.algorithm_run import StartedRun, run_algorithm
-from raysim.simulation.failures import name_user_code, offer_resume, repeat_after, report_if_stopped
+from raysim.simulation.failures import name_user_code, offer_resume, repeat_after, report_if_stopped, write_page
 from raysim.simulation.finished import Run
 from raysim.simulation.options import RunOptions
 from raysim.simulation.plan import plan_run, targets_of
@@ -35,7 +36,7 @@ from raysim.store.config_file import write_config
 from raysim.store.location import RunLocation, existing_location, new_location
 from raysim.store.result import AlgorithmResult
 from raysim.store.resume import check_fingerprint, read_result, stored_experiment
-from raysim.store.run_folder import existing_folder, has_begun, locked, run_folder
+from raysim.store.run_folder import has_begun, locked, run_folder
 from raysim.store.wall_clock import CommandTime, read_commands, write_commands
 from raysim.watching.log import log_command_time, log_population, run_log
 from raysim.watching.loggers.logger import LoggedRun, loggers_of
@@ -168,7 +169,8 @@ def resume_experiment(
     """
     folder = location.folder
     experiment = options.placed(stored_experiment(folder))
-    with existing_folder(folder):
+    with locked(folder):
+        remove_drafts(folder)
         names = experiment.names if only is None else (only,)
         results = {name: result for name in names if (result := read_result(folder / name, experiment)) is not None}
         left = [name for name in names if name not in results]
@@ -189,9 +191,7 @@ def _with_report(
     options.watcher.stage("writing the report")
     options.stopwatch.enter("report")
     write_commands(folder, [*earlier, CommandTime(command, options.stopwatch.times)])
-    from raysim.report.page import write_report  # late, because matplotlib takes a second to import
-
-    page = write_report([folder], folder / REPORT)
+    page = write_page(folder)
     done = CommandTime(command, options.stopwatch.stop())
     write_commands(folder, [*earlier, done])
     log_command_time(folder / RUN_LOG, command, done.stages)

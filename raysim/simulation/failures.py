@@ -57,10 +57,7 @@ def offer_resume(location: RunLocation, options: RunOptions) -> Iterator[None]:
             raise InputError(f"{error}{also}") from None
         raise
     except DivergedError as error:
-        from raysim.report.page import write_report  # late, because matplotlib takes a second to import
-
-        page = write_report([folder], folder / REPORT)
-        raise DivergedError(f"{error}; {page} shows the rounds before") from None
+        raise DivergedError(f"{error}; {write_page(folder)} shows the rounds before") from None
     except Exception as error:
         if has_begun(folder):
             saved = "is saved up to its last checkpoint" if has_checkpoint(folder) else "has no checkpoint yet"
@@ -90,6 +87,13 @@ def report_if_stopped(location: RunLocation) -> Iterator[None]:
         raise StoppedError(what, *found, *rest) from None
 
 
+def write_page(folder: Path) -> Path:
+    """Write the report of a run's folder, and return it."""
+    from raysim.report.page import write_report  # late, because matplotlib takes a second to import
+
+    return write_report([folder], folder / REPORT)
+
+
 def _divided(folder: Path) -> tuple[list[str], list[str]]:
     """Return the algorithms of a run that are complete, and the others."""
     from raysim.report.read import algorithm_folders, read_config
@@ -105,9 +109,7 @@ def _page_so_far(folder: Path) -> Path | None:
     if not any(True for _ in folder.glob("*/metrics.*")):
         return None
     try:
-        from raysim.report.page import write_report  # late, because matplotlib takes a second to import
-
-        return write_report([folder], folder / REPORT)
+        return write_page(folder)
     except (KeyboardInterrupt, RuntimeError, OSError, ValueError):
         return None
 

@@ -47,6 +47,7 @@ class AlgorithmPlan:
         table: its table of the experiment, without a value of "auto".
         workers: plan of its workers.
         rounds: number of its rounds.
+        columns: columns of its metrics that measures and options add.
         of_clients: ids of the training clients, and columns about them; see `client_facts`.
         of_options: sentences of its options on these clients.
     """
@@ -55,6 +56,7 @@ class AlgorithmPlan:
     table: AlgorithmTable
     workers: WorkerPlan
     rounds: int
+    columns: list[str]
     of_clients: pa.RecordBatch
     of_options: list[str]
 
@@ -176,15 +178,15 @@ def _resolved(
     algorithm, layouts, census = workers.algorithm, workers.layouts, workers.census
     with workers.keyed(Purpose.OWN_RECORD):
         of_clients = client_facts(algorithm.folded, census, experiment.seed)
-        of_options = [text for each in algorithm.folded if (text := each.describe(census.clients, experiment.seed))]
-    for text in of_options:
+        described = [text for each in algorithm.folded if (text := each.describe(census.clients, experiment.seed))]
+    for text in described:
         LOG.info("%s: %s", name, text)
     with workers.keyed(Purpose.OWN_TRIAL):
         check_metrics(targets.metrics, *workers.model.example)
-    options = {each.name: each for phase in algorithm.phases for each in phase.folded}.values()
-    of_views = [f"{name}_{column}" for each in options for name in each.viewed for column in targets.columns]
-    measured = [*targets.columns, *columns_of(MEASURES), *of_views]
-    check_columns(algorithm, measured)
+    of_views = [f"{name}_{column}" for each in algorithm.folded for name in each.viewed for column in targets.columns]
+    of_options = [column for phase in algorithm.phases for each in phase.folded for column in each.columns]
+    columns = dict.fromkeys([*targets.columns, *columns_of(evaluate.measures), *of_options, *of_views])
+    check_columns(algorithm, [*targets.columns, *columns_of(MEASURES), *of_views])
     check_virtual_time(algorithm, workers.devices)
     check_updates(algorithm, census, workers.lanes or 1)
     check_measures(evaluate.measures, targets, evaluate.interval(0), algorithm, layouts)
@@ -194,7 +196,8 @@ def _resolved(
     if experiment.epochs is not None:
         rounds = rounds_of(experiment.epochs, algorithm, census)
         LOG.info("%s: %g epochs are %d rounds", name, experiment.epochs, rounds)
-    return AlgorithmPlan(name, table.computed(algorithm.local.compute), workers, rounds, of_clients, of_options)
+    table = table.computed(algorithm.local.compute)
+    return AlgorithmPlan(name, table, workers, rounds, list(columns), of_clients, described)
 
 
 def model_plan(table: ModelTable, seed: int, samples: PreparedSamples, labels: LabelReader) -> ModelPlan:

@@ -30,9 +30,6 @@ from raysim.store.summary import write_summary
 from raysim.store.tables import OUTCOME, REPORTED, UPDATES, metrics_schema
 from raysim.watching.log import at_most_every
 
-NO_FACTS = pa.RecordBatch.from_pydict({"client": pa.array([], pa.int64())})
-"""Table of no client."""
-
 LOG_SECONDS = 60.0
 """Least seconds between two checkpoints in the log."""
 
@@ -43,12 +40,11 @@ class AlgorithmFolder:
     Args:
         path: folder, created here.
         columns: names of the evaluation's columns.
-        checkpoints: checkpoints of the folder, of which one may have been read; None for no checkpoints. Without one,
-            the folder starts anew.
+        checkpoints: checkpoints of the folder. If none has been read, the folder starts anew.
         written: function to call in the writer's thread with each written row.
-        reports: whether client updates return numbers of their own.
         of_clients: ids of the training clients, `client`, ascending, and further columns of `updates.parquet` about
             them.
+        reports: whether client updates return numbers of their own.
         outcomes: whether client updates may come late, or never.
     """
 
@@ -56,13 +52,13 @@ class AlgorithmFolder:
         self,
         path: Path,
         columns: Sequence[str],
-        checkpoints: Checkpoints | None = None,
-        written: Callable[[Mapping[str, Any]], object] = lambda row: None,
+        checkpoints: Checkpoints,
+        written: Callable[[Mapping[str, Any]], object],
+        of_clients: pa.RecordBatch,
         reports: bool = False,
-        of_clients: pa.RecordBatch = NO_FACTS,
         outcomes: bool = False,
     ) -> None:
-        marks = checkpoints.marks if checkpoints else {}
+        marks = checkpoints.marks
         if path.exists() and not marks:
             remove_made(path, ALGORITHM_FILES)
         path.mkdir(exist_ok=True)
@@ -118,8 +114,7 @@ class AlgorithmFolder:
     @property
     def due(self) -> bool:
         """Whether the next checkpoint is due: the last one is written and old enough."""
-        checkpoints = self._checkpoints
-        return checkpoints is not None and self.saving is None and time.monotonic() >= checkpoints.next
+        return self.saving is None and time.monotonic() >= self._checkpoints.next
 
     def mark(self) -> None:
         """Remember the end of the rows so far for the next checkpoint."""
@@ -127,9 +122,8 @@ class AlgorithmFolder:
 
     def save(self, snapshot: Snapshot) -> None:
         """Schedule a checkpoint of the rows up to the last mark."""
-        if self._checkpoints is not None:
-            self.saving = snapshot
-            self._background(self._save, self._checkpoints, snapshot)
+        self.saving = snapshot
+        self._background(self._save, snapshot)
 
     def finish(
         self,
@@ -191,10 +185,10 @@ class AlgorithmFolder:
     def _mark(self) -> None:
         self._marks = {"metrics": self._metrics.mark, "updates": self._updates.mark}
 
-    def _save(self, checkpoints: Checkpoints, snapshot: Snapshot) -> None:
+    def _save(self, snapshot: Snapshot) -> None:
         self._metrics.sync()
         self._updates.sync()
-        checkpoints.write(snapshot, self._marks)
+        self._checkpoints.write(snapshot, self._marks)
         self.saving = None
         if self._may_log_checkpoint():
             LOG.info("%s: checkpoint after round %d", self.path.name, snapshot.state.round)

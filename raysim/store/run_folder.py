@@ -32,7 +32,7 @@ FORMER = ("visits.journal", "visits.parquet", "kept", "kept.safetensors")
 
 
 @contextmanager
-def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[Path]:
+def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[None]:
     """Create the folder of a new run and lock it; remove it if the input turns out to be wrong before any round.
 
     A folder of a run that was killed before it wrote its configuration is as good as new.
@@ -64,7 +64,7 @@ def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[Path]:
             raise in_use(out)
         remove_made(out, (DRAFTS,))
         try:
-            yield out
+            yield
         except BaseException as error:
             is_wrong_input = isinstance(error, InputError)
             if is_wrong_input and _has_rounds(out):
@@ -79,8 +79,10 @@ def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[Path]:
 
 def _is_unlocked(claim: Path) -> bool:
     """Return whether a log is there that no process has locked: false if that cannot be told."""
+    if not claim.is_file():
+        return False
     try:
-        with claim.open("r+b") as opened:
+        with claim.open("ab") as opened:
             lock(opened, wait=False)
     except OSError:
         return False
@@ -138,18 +140,6 @@ def remove_empty(created: Iterable[Path]) -> None:
     for folder in created:
         with suppress(OSError):
             folder.rmdir()
-
-
-@contextmanager
-def existing_folder(folder: Path) -> Iterator[Path]:
-    """Lock the folder of a run that continues, and remove half-written populations from it.
-
-    Raises:
-        InputError: another process works on the run.
-    """
-    with locked(folder):
-        remove_drafts(folder)
-        yield folder
 
 
 def locked(folder: Path) -> AbstractContextManager[None]:

@@ -47,7 +47,6 @@ from raysim.config.tables import FleetTable
 from raysim.data.sources import load
 from raysim.fleet import ray_fleet, remote_files, worker_plan
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.machine import agreed
 from raysim.fleet.model_plan import ModelPlan
 from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.ray_runtime import ENDING
@@ -134,7 +133,7 @@ def test_the_store_for_other_nodes_outlives_its_process_and_leaves_the_engines_c
     fleet = fleet_of(actors, population, 8, algorithm=dpsgd(Participation(), LOCAL))
     layout = fleet.layouts.personal
     signatures = [str(signature(each)) for each in (PersonalStore.put, PersonalStore.get)]
-    _, server = remote_files.served_store(replace(fleet._plan, personal=tmp_path / "personal"))
+    _, server = remote_files.store_of(replace(fleet._plan, personal=tmp_path / "personal"))
     away = remote_files.RemotePersonalStore(PersonalStore(tmp_path / "away", layout), server)
     written = Packed(np.arange(layout.floats, dtype=layout.floating), np.arange(layout.integers))
     before = away.append(written)
@@ -268,12 +267,6 @@ def test_actors_compute_on_the_threads_that_the_configuration_says(actors: Clien
     fleet = fleet_of(actors, population, hidden=16)
     outcomes = list(fleet.map(Threads(), [Block(number, (), 1) for number in range(4)]))
     assert all(outcome.value == {(1, True)} for outcome in outcomes)
-
-
-def test_actors_that_differ_are_refused() -> None:
-    assert agreed([{"torch": "2"}, {"torch": "2"}]) == {"torch": "2"}
-    with pytest.raises(RuntimeError, match="client actors differ"):
-        agreed([{"torch": "2"}, {"torch": "3"}])
 
 
 @pytest.mark.parametrize(

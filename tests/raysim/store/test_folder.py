@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from algorithms import Layout, Sharing, State
+from algorithms import Assign, Layout, Local, Participation, Sharing, State, fedavg
 from algorithms.core.report import RoundReport, UpdateRows
 from partitioning.common.sealing import is_intact
 from raysim.cli.early import check_run
@@ -21,6 +21,7 @@ from raysim.config.read import algorithm_names
 from raysim.simulation.failures import offer_resume
 from raysim.simulation.options import RunOptions
 from raysim.store.algorithm_folder import AlgorithmFolder
+from raysim.store.checkpoint import Checkpoints
 from raysim.store.location import RunLocation
 from raysim.store.run_folder import remove_made, run_folder
 from raysim.store.tables import UPDATES, metrics_schema
@@ -121,11 +122,18 @@ def test_a_name_that_is_too_long_is_refused_in_one_line(tmp_path: Path) -> None:
         quick_run(SMALL, tmp_path / ("x" * 300), inline=True)
 
 
+def files_in(folder: Path, *columns: str) -> AlgorithmFolder:
+    """The files of an algorithm without clients."""
+    checkpoints = Checkpoints(folder / "fedavg", fedavg(Participation(), Local(epochs=1), Assign()), {})
+    clients = pa.RecordBatch.from_pydict({"client": pa.array([], pa.int64())})
+    return AlgorithmFolder(folder / "fedavg", columns, checkpoints, lambda row: None, clients)
+
+
 def test_the_summary_is_plain_json(tmp_path: Path) -> None:
     module = torch.nn.Linear(2, 2)
     layouts = Sharing().divide(Layout.of(module))
     model, personal = (layout.pack(module.state_dict()) for layout in (layouts.shared, layouts.personal))
-    with closing(AlgorithmFolder(tmp_path / "fedavg", [])) as files:
+    with closing(files_in(tmp_path)) as files:
         metrics = {"test_loss": math.nan, "test_accuracy": 0.5, "local_loss": math.inf, "test_auc": None}
         files.finish(State(0, 0, model, personal, personal), layouts, {"rounds": 0, "metrics": metrics}, {})
     text = (files.path / "summary.json").read_text(encoding="utf-8")
@@ -161,7 +169,7 @@ def journal(path: Path) -> pa.Table:
 
 
 def test_a_round_is_a_row_and_a_row_a_update(tmp_path: Path) -> None:
-    with closing(AlgorithmFolder(tmp_path / "fedavg", ["test_auc"])) as files:
+    with closing(files_in(tmp_path, "test_auc")) as files:
         row: dict[str, Any] = {"round": 1, "seconds": 0.25}
         files.append(row, a_round({3: 1.5, 5: math.nan, 8: math.inf}))
         row["round"] = 2  # what was appended is no longer the caller's
@@ -195,7 +203,7 @@ def stop_after(files: AlgorithmFolder, rounds: int) -> None:
 
 
 def test_a_run_that_breaks_keeps_every_round(tmp_path: Path) -> None:
-    files = AlgorithmFolder(tmp_path / "fedavg", [])
+    files = files_in(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         stop_after(files, 40)
     assert journal(files.path / "metrics.journal")["round"].to_pylist() == list(range(1, 41))
@@ -203,7 +211,7 @@ def test_a_run_that_breaks_keeps_every_round(tmp_path: Path) -> None:
 
 
 def test_a_row_that_cannot_be_written_is_not_lost_in_silence(tmp_path: Path) -> None:
-    files = AlgorithmFolder(tmp_path / "fedavg", [])
+    files = files_in(tmp_path)
     files.append({"round": 1}, a_round({}))
     files.append({"round": 2, "aggregated": "perhaps"}, a_round({}))
     with pytest.raises(pa.ArrowException):
@@ -228,7 +236,7 @@ def test_a_finished_algorithm_survives_a_power_failure_before_its_checkpoints_go
     tidied = list[Path]()
     monkeypatch.setattr("raysim.store.algorithm_folder.sync", lambda *paths: awaited.extend(paths))
     monkeypatch.setattr("raysim.store.algorithm_folder.tidy", goes)
-    with closing(AlgorithmFolder(tmp_path / "fedavg", [])) as files:
+    with closing(files_in(tmp_path)) as files:
         files.finish(State(0, 0, model, personal, personal), layouts, {"rounds": 0, "metrics": {}}, {})
     assert tidied == [files.path]
 

@@ -31,7 +31,7 @@ from raysim.simulation.stop import Stop
 from raysim.store.config_file import write_config
 from raysim.store.result import AlgorithmResult
 from raysim.store.resume import shown, summary_of
-from raysim.store.run_folder import existing_folder
+from raysim.store.run_folder import locked
 from raysim.watching.progress import Watcher
 from tests.kit.runs import SMALL, Breaks, assert_same, broken, quick_resume, quick_run
 
@@ -165,7 +165,7 @@ def test_what_cannot_be_resumed(stopped: Path, tmp_path: Path, capsys: pytest.Ca
     assert "must be the folder of a run" in refused(tmp_path)
     assert "must be the folder of a run" in refused(stopped / "run" / "population")
     shutil.copytree(stopped / "run", tmp_path / "run")
-    with existing_folder(tmp_path / "run"):
+    with locked(tmp_path / "run"):
         assert "another process runs it" in refused(tmp_path / "run")
     path = tmp_path / "run" / "config.toml"
     config = path.read_text()
