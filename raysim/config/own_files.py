@@ -9,6 +9,8 @@ from pathlib import Path
 from raysim.common.errors import InputError
 from raysim.config.data import OWN_FILES
 from raysim.config.experiment import Experiment
+from raysim.config.read import short_name
+from raysim.config.topology import FILE
 from raysim.models.keys import WEIGHTS_SUFFIX
 
 
@@ -54,6 +56,24 @@ def own_files(experiment: Experiment) -> Iterator[OwnFiles]:
     ):
         if name and Path(name).exists():
             yield OwnFiles(key, f"./{place}", ((Path(name), place),))
+    yield from _edges(experiment)
+
+
+def _edges(experiment: Experiment) -> Iterator[OwnFiles]:
+    """Yield the file of edges of each algorithm that has one; a key names algorithms by their label, or their name."""
+    files: dict[str, Path] = {}
+    for table in experiment.algorithm:
+        if table.topology is None or (path := table.topology.file) is None:
+            continue
+        name = table.label or short_name(table.name)
+        if files.setdefault(name, path) != path:
+            raise InputError(
+                f"algorithm.topology.graph = {table.topology.graph!r}: must be the same for all algorithms called "
+                f"{name} in a job; set algorithm.label in their tables"
+            )
+    for name, path in files.items():
+        place = f"topology/{name}/{path.name}"
+        yield OwnFiles(f"algorithm.{name}.topology.graph", f"{FILE}{place}", ((path, place),))
 
 
 def _data(experiment: Experiment) -> Iterator[OwnFiles]:

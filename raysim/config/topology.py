@@ -71,10 +71,15 @@ class TopologyTable(OptionTable):
             )
         return table.model_copy(update={"sha256": digest})
 
+    @property
+    def file(self) -> Path | None:
+        """File of edges; None without one."""
+        return Path(self.graph.removeprefix(FILE)) if self.graph.startswith(FILE) else None
+
     def option(self, algorithm: Any = None, labels: Any = None) -> Topology:
         keys = self.model_dump(exclude={"sha256"})
-        if self.graph.startswith(FILE):
-            keys |= {"graph": "file", "edges": edges_of(Path(self.graph.removeprefix(FILE)), self.directed)}
+        if self.file is not None:
+            keys |= {"graph": "file", "edges": edges_of(self.file, self.directed)}
         return Topology(**keys)
 
 

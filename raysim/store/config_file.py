@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from partitioning.common.paths import read_text
 from partitioning.common.sealing import digest_of
 from raysim.common.errors import InputError
 from raysim.common.secrets import without_secrets
+from raysim.config.topology import FILE
 
 MARK = "# checksums "
 """Beginning of the line of checksums; a user's comments may stand behind it."""
@@ -29,34 +30,28 @@ FREE = {
 }
 """Keys that may be edited before a resume: they never change the result, or the files that they name are checked."""
 
-PATHS = ("data.dataset", "data.root", "data.population", "data.test", "model.weights", "modules")
-"""Keys that name files or folders and differ between the machines of a job."""
+PATHS = ("data.dataset", "data.root", "data.population", "data.test", "model.weights", "model.pretrained", "modules")
+"""Keys that name files or folders and differ between the machines of a job; `topology.graph` may be another one."""
 
 
 def write_config(path: Path, config: Mapping[str, Any]) -> None:
     """Write a resolved configuration with its checksums; a file that holds it stays, with the user's comments."""
-    text, written = _sealed(config)
+    text = config_text(config)
     there: dict[str, Any] | None
     try:
         there = tomllib.loads(read_text(path))
         check_config(path, there)
     except (OSError, ValueError, InputError):
         there = None
-    if there != written:
+    if there != tomllib.loads(text):
         with write_whole(path) as aside:
             aside.write_text(text, encoding="utf-8")
 
 
 def config_text(config: Mapping[str, Any]) -> str:
     """Return a configuration as TOML with a line of checksums; passwords in URIs are masked."""
-    return _sealed(config)[0]
-
-
-def _sealed(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the text of `config_text`, and the configuration that a reader finds in it."""
     text = tomli_w.dumps(without_secrets(config))
-    written = tomllib.loads(text)
-    return f"{text}\n{MARK}{json.dumps(_checksums(written))}\n", written
+    return f"{text}\n{MARK}{json.dumps(_checksums(tomllib.loads(text)))}\n"
 
 
 def check_config(path: Path, config: Mapping[str, Any]) -> None:
@@ -85,10 +80,20 @@ def check_config(path: Path, config: Mapping[str, Any]) -> None:
 
 
 def paths_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the keys in `PATHS` that a resolved configuration has."""
+    """Return the values of the keys that name files or folders in a resolved configuration."""
+    return {place: table[key] for place, table, key in _places(config)}
+
+
+def _places(config: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
+    """Yield the path of each key that names files or folders, its table, and its name there."""
     tables = {"": config, **{name: value for name, value in config.items() if isinstance(value, Mapping)}}
-    places = {place: place.rpartition(".") for place in PATHS}
-    return {place: tables[name][key] for place, (name, _, key) in places.items() if key in tables.get(name, {})}
+    for place in PATHS:
+        name, _, key = place.rpartition(".")
+        if key in tables.get(name, {}):
+            yield place, tables[name], key
+    for number, table in enumerate(config.get("algorithm", ())):
+        if str(table.get("topology", {}).get("graph")).startswith(FILE):
+            yield f"algorithm.{number}.topology.graph", table["topology"], "graph"
 
 
 def restore_paths(path: Path, config: dict[str, Any], paths: Mapping[str, Any]) -> None:
@@ -97,15 +102,15 @@ def restore_paths(path: Path, config: dict[str, Any], paths: Mapping[str, Any]) 
     Args:
         path: file of the configuration.
         config: its tables, which change too.
-        paths: values of keys in `PATHS`; others are left out.
+        paths: values of `paths_of`; others are left out.
 
     Raises:
         InputError: a key differs from the one that raysim wrote.
     """
     check_config(path, config)
-    for place in (place for place in PATHS if place in paths):
-        name, _, key = place.rpartition(".")
-        (config[name] if name else config)[key] = paths[place]
+    for place, table, key in _places(config):
+        if place in paths:
+            table[key] = paths[place]
     write_config(path, config)
 
 

@@ -12,6 +12,7 @@ from raysim.cluster.submitting import checked_folder, staged
 from raysim.common.errors import InputError
 from raysim.config.read import read
 from raysim.simulation.api import read_experiment
+from raysim.store.config_file import paths_of, restore_paths, write_config
 from tests.kit.tokenizers import write_tokenizer
 
 
@@ -82,6 +83,7 @@ def test_a_tokenizer_and_a_trained_model_go(form: str, folder: Path, monkeypatch
     model = {"name": "transformer", "pretrained": "trained"}
     file = write(folder / "exp.toml", data=data, model=model)
     with staged(file, read_experiment(file)) as (sent, name, changes):
+        assert paths_of(read_experiment(file).to_toml())["model.pretrained"] == str(folder / "trained")
         there = sent / ("tokenizer" if form == "folder" else "tokenizer.json")
         assert files(sent / "pretrained") == {"config.json"}
         assert files(there) == files(words) if form == "folder" else there.read_bytes() == tokenizer.read_bytes()
@@ -89,6 +91,32 @@ def test_a_tokenizer_and_a_trained_model_go(form: str, folder: Path, monkeypatch
         read_there = read_experiment(name, changes)
         assert read_there.data.text is not None and Path(read_there.data.text.tokenizer) == there.resolve()
         assert read_there.model.pretrained == str(sent.resolve() / "pretrained")  # type: ignore[attr-defined]
+
+
+def test_a_file_of_edges_goes_and_comes_back_with_its_path_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("near", "far"):
+        (folder / f"{name}.csv").write_text("from,to\n0,1\n")
+    algorithms = [{"name": "dpsgd"}, {"name": "dpsgd", "label": "far", "topology": {"graph": "file:far.csv"}}]
+    file = write(folder / "exp.toml", topology={"graph": "file:near.csv"}, algorithm=algorithms)
+    here = read_experiment(file)
+    with staged(file, here) as (sent, name, changes):
+        assert files(sent) == {"exp.toml", "topology/dpsgd/near.csv", "topology/far/far.csv"}
+        monkeypatch.chdir(sent)
+        there = read_experiment(name, changes)
+    graphs = [f"file:{sent.resolve()}/topology/{each}" for each in ("dpsgd/near.csv", "far/far.csv")]
+    assert [table.topology and table.topology.graph for table in there.algorithm] == graphs
+    write_config(folder / "config.toml", there.to_toml())
+    restore_paths(folder / "config.toml", there.to_toml(), paths_of(here.to_toml()))
+    assert read(folder / "config.toml")["algorithm"][1]["topology"]["graph"] == f"file:{folder / 'far.csv'}"
+
+
+def test_two_files_of_edges_under_one_name_are_refused(folder: Path) -> None:
+    for name in ("near", "far"):
+        (folder / f"{name}.csv").write_text("from,to\n0,1\n")
+    algorithms = [{"name": "dpsgd", "topology": {"graph": f"file:{name}.csv"}} for name in ("near", "far")]
+    file = write(folder / "exp.toml", algorithm=algorithms)
+    with pytest.raises(InputError, match=r"must be the same for all algorithms called dpsgd in a job; set"):
+        staged(file, read_experiment(file)).__enter__()
 
 
 def test_a_second_trained_model_is_refused(folder: Path) -> None:
