@@ -38,6 +38,9 @@ RESULTS = (METRICS, UPDATES, CLIENTS, MODEL, PERSONAL, CLUSTERS, EDGES)
 DRAFTS = ".*.partial.*"
 """Pattern of files that were not written to their end."""
 
+CONFIG_DRAFTS = ".config.*.partial.toml"
+"""Pattern of drafts of `config.toml`."""
+
 STATE_FILES = (
     *("metrics.journal", "updates.journal", "checkpoint/.partial", "checkpoint/round-*.safetensors", "checkpoint"),
     *("personal/*.bin", "personal/mark-*", "personal", DRAFTS),
@@ -91,8 +94,8 @@ def check_new(out: Path) -> None:
 
 
 def is_bare(folder: Path) -> bool:
-    """Return whether a folder holds at most the log and the drafts of a run that was killed before its first file."""
-    return all(path.name == RUN_LOG or path.match(DRAFTS) for path in folder.iterdir())
+    """Return whether a folder holds at most a log, and drafts of a configuration that was not written to its end."""
+    return all(path.name == RUN_LOG or path.match(CONFIG_DRAFTS) for path in folder.iterdir())
 
 
 def in_use(out: Path) -> InputError:

@@ -9,12 +9,14 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from partitioning.common.disk import lock
+from partitioning.common.paths import read_bytes
 from partitioning.store.writing import remove_drafts, remove_population
 from raysim.common.errors import InputError
 from raysim.common.log import LOG
 from raysim.common.names import (
     ALGORITHM_FILES,
     CONFIG,
+    CONFIG_DRAFTS,
     DRAFTS,
     POPULATION,
     RUN_LOG,
@@ -29,6 +31,9 @@ from raysim.store.journal import batches
 
 FORMER = ("visits.journal", "visits.parquet", "kept", "kept.safetensors")
 """Files and folders of an algorithm that only former versions of raysim wrote."""
+
+LOG_BEGINNING = b" INFO raysim "
+"""Part of the first line of each run's log."""
 
 
 @contextmanager
@@ -51,7 +56,7 @@ def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[None]:
         if not is_bare(out):
             raise FileExistsError
         # Only one of two runs can create the log, and that run owns the folder.
-        if not _is_unlocked(claim):
+        if not _is_abandoned(claim):
             claim.touch(exist_ok=False)
     except FileExistsError:
         raise in_use(out) from None
@@ -62,7 +67,7 @@ def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[None]:
     with locked(out):
         if not is_bare(out):  # another process was faster
             raise in_use(out)
-        remove_made(out, (DRAFTS,))
+        remove_made(out, (CONFIG_DRAFTS,))
         try:
             yield
         except BaseException as error:
@@ -77,16 +82,16 @@ def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[None]:
             raise
 
 
-def _is_unlocked(claim: Path) -> bool:
-    """Return whether a log is there that no process has locked: false if that cannot be told."""
+def _is_abandoned(claim: Path) -> bool:
+    """Return whether a killed run has left this log, empty or with raysim's first line; false if in doubt."""
     if not claim.is_file():
         return False
     try:
         with claim.open("ab") as opened:
             lock(opened, wait=False)
+        return not (text := read_bytes(claim)) or LOG_BEGINNING in text.partition(b"\n")[0]
     except OSError:
         return False
-    return True
 
 
 def has_begun(folder: Path) -> bool:

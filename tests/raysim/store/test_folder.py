@@ -1,6 +1,7 @@
 """The run folder: who has it, what a round leaves in it, and what is left of it."""
 
 import json
+import logging
 import math
 from contextlib import closing
 from pathlib import Path
@@ -25,6 +26,7 @@ from raysim.store.checkpoint import Checkpoints
 from raysim.store.location import RunLocation
 from raysim.store.run_folder import remove_made, run_folder
 from raysim.store.tables import UPDATES, metrics_schema
+from raysim.watching.log import run_log
 from tests.kit.logged import Heard
 from tests.kit.runs import SMALL, quick_run
 
@@ -48,8 +50,13 @@ def test_only_one_of_two_runs_gets_a_folder(tmp_path: Path) -> None:
 def test_a_run_may_take_the_folder_of_one_that_was_killed_before_its_configuration(tmp_path: Path) -> None:
     out = tmp_path / "run"
     out.mkdir()
-    for name in ("run.log", ".config.0123abcd.partial.toml"):
-        (out / name).write_text("the beginning")
+    (out / ".config.0123abcd.partial.toml").write_text("seed")
+    (out / "run.log").write_text("another program's")
+    with pytest.raises(InputError, match="already holds a run"), run_folder(out, []):
+        pass
+    (out / "run.log").unlink()
+    with run_log(out / "run.log", logging.getLogger("killed")):
+        pass
     check_run("quickstart", (), out, actors=None)
     with run_folder(out, []):
         assert [path.name for path in out.iterdir()] == ["run.log"]
