@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -321,6 +322,7 @@ def own_metric(name: str, thing: Any) -> Metric:
     """
     kinds, function = (*CLASSES, *NUMBERS), getattr(thing, "sums", thing)
 
+    @wraps(function, assigned=(), updated=())  # so that errors find its place
     def sums(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = function(outputs.clone(), y.clone())  # It may change them in place.
         return found

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from inspect import unwrap
 from itertools import accumulate, groupby, pairwise
 from operator import add
 from typing import Any, ClassVar, TypeAlias
@@ -15,6 +16,7 @@ from algorithms import Block, Function, Location, Output, Packed, Purpose, Resid
 from algorithms import InputError as AlgorithmInputError
 from algorithms.core.chunks import chunk_size
 from algorithms.core.clients import SamplePart
+from algorithms.core.returned import place_of
 from algorithms.core.sums import Sum
 from algorithms.parts.client_update import NO_INPUT, ClientUpdates
 from algorithms.training.batches import batch_losses
@@ -293,12 +295,13 @@ def _numbers(metric: Metric, outputs: torch.Tensor, y: torch.Tensor) -> NDArray[
     numbers = metric.sums(outputs, y.double() if y.is_floating_point() else y) if metric.sums else outputs.new_empty(0)
     is_real = isinstance(numbers, torch.Tensor) and not numbers.is_complex()
     if not is_real or numbers.dim() not in (1, 2) or len(numbers) != len(y):
-        given = tuple(numbers.shape) if is_real else f"a {getattr(numbers, 'dtype', type(numbers).__name__)}"
+        kind = numbers.dtype if isinstance(numbers, torch.Tensor) else type(numbers).__name__
+        given = tuple(numbers.shape) if is_real else f"a {kind}"
         is_one = isinstance(numbers, int | float) or given == ()
-        says = "one for all; leave out its mean or sum" if is_one else f"{given}; correct it"
+        says, remedy = ("one for all", "leave out its mean or sum") if is_one else (given, "correct it")
         raise InputError(
             f"metric {metric.name!r} of evaluate.metrics: must give a number for each of {len(y)} samples, or a row of "
-            f"numbers, and gives {says}"
+            f"numbers, and gives {says}{place_of(unwrap(metric.sums)) if metric.sums else ''}; {remedy}"
         )
     values = numbers.double().reshape(len(y), -1).cpu().numpy()
     return np.concatenate([values, np.ones((len(y), 1))], 1)

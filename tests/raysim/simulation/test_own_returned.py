@@ -123,6 +123,7 @@ def odd_loss(outputs, y): raise OddEnd("leaving")
 def no_metric(outputs, y): return None
 def complex_metric(outputs, y): return outputs[:, 0] * 1j
 def mean_metric(outputs, y): return outputs[:, 0].mean()
+def of_numpy(outputs, y): return outputs[:, 0].numpy()
 
 
 class Huge:
@@ -291,10 +292,17 @@ def stage(name: str) -> dict[str, Any]:
         ({"uplink": stage("Undefined")}, "Message's values = nan: must be"),
         ({"uplink": stage("Text")}, "Message's bits = '8': must be"),
         ({"uplink": stage("Product")}, "Message's values x bits = .*: must be at most 2.43 bits"),
-        ({"evaluate": {"metrics": ["own_returned:no_metric"]}}, "'no_metric' of .*: must give a number .* a NoneType"),
+        (
+            {"evaluate": {"metrics": ["own_returned:no_metric"]}},
+            "must give a number .* a NoneType .own_returned.py, line",
+        ),
+        (
+            {"evaluate": {"metrics": ["own_returned:of_numpy"]}},
+            "must give a number .* a ndarray .own_returned.py, line",
+        ),
         (
             {"evaluate": {"metrics": ["own_returned:mean_metric"]}},
-            "'mean_metric' of .* gives one for all; leave out its",
+            "'mean_metric' of .* gives one for all .own_returned.py, line .*; leave out its",
         ),
         ({"evaluate": {"metrics": ["own_returned:complex_metric"]}}, "'complex_metric' of .* gives a torch.complex"),
         ({"evaluate": {"metrics": ["own_returned:Huge"]}}, "own_returned:Huge': must return numbers up to 1.8e308"),
