@@ -43,7 +43,7 @@ class BlockQueue:
         least: samples below which a node is not cut, because a call has a cost of its own.
     """
 
-    def __init__(self, work: Sequence[int], root: Node, actors: int, least: float = 0) -> None:
+    def __init__(self, work: Sequence[int], root: Node, actors: int, least: float) -> None:
         self._actors = actors
         self._root = root
         self._before = work

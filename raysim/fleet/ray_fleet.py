@@ -23,9 +23,10 @@ from raysim.fleet.calls import (
     hung_error,
     spent_message,
 )
+from raysim.fleet.crew import Crew
 from raysim.fleet.dispatch import ActorTask, BlockDispatcher, ReadyActor, group_size, hosts_of
 from raysim.fleet.inline import run_here
-from raysim.fleet.pool import ActorPool, Crew
+from raysim.fleet.pool import ActorPool
 from raysim.fleet.resources import node_names
 from raysim.fleet.traffic import StoredValue, Traffic, array_bytes
 from raysim.fleet.worker_plan import WorkerPlan
@@ -71,7 +72,7 @@ class RayFleet:
         plan: WorkerPlan,
         group: int | Literal["auto"],
         done: Callable[[Block], None],
-        tell: Callable[[str], object] = lambda text: None,
+        tell: Callable[[str], object],
     ) -> None:
         self.census = plan.census
         self.layouts = plan.layouts

@@ -8,7 +8,8 @@ import ray
 from ray.exceptions import ObjectLostError, RayTaskError
 
 from raysim.fleet import pool as pools
-from raysim.fleet.pool import ActorPool, Crew
+from raysim.fleet.crew import Crew
+from raysim.fleet.pool import ActorPool
 from raysim.fleet.resources import ActorDemand, ActorResources
 
 PLAN: Any = SimpleNamespace(personal="personal", layouts=SimpleNamespace(personal=SimpleNamespace(entries=(1,))))
@@ -36,7 +37,7 @@ def stores() -> list[Any]:
 def pool(stores: list[Any], monkeypatch: pytest.MonkeyPatch) -> ActorPool:
     """One actor on a cluster, whose nodes do not see the driver's files."""
     monkeypatch.setattr(pools, "check_answers", lambda address: None)
-    monkeypatch.setattr(pools, "store_of", lambda plan: object())
+    monkeypatch.setattr("raysim.fleet.crew.store_of", lambda plan: object())
     monkeypatch.setattr(ray, "kill", lambda handle: None)
     pool = ActorPool(ActorDemand(1, ActorResources()), "127.0.0.1:1")
     monkeypatch.setattr(pool._ray, "wait", lambda seconds: None)
