@@ -18,7 +18,7 @@ from partitioning.measures.statistics import gini
 from raysim.measures.evaluate import EvaluationTarget, Targets, blocks_on, evaluate, models_of_owners, put_models
 from raysim.measures.metrics import Score, Values
 from raysim.measures.scoring import Chosen, Evaluate
-from raysim.store.participation import CLIENT_FACTS
+from raysim.store.tables import CLIENT_FACTS
 
 
 @dataclass(frozen=True, eq=False)

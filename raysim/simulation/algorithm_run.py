@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
 from torch.nn import Module
 
@@ -17,6 +15,7 @@ from algorithms import DivergedError as AlgorithmDivergedError
 from algorithms.rounds.timed import in_virtual_time
 from raysim.common.errors import ModelsLostError, of_algorithm
 from raysim.common.log import LOG
+from raysim.common.names import CLIENTS
 from raysim.fleet import RunFleet, Workplace
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.each_client import by_kind
@@ -36,6 +35,8 @@ from raysim.store.sources import OwnSources
 from raysim.watching.log import log_algorithm
 from raysim.watching.loggers.threads import LoggerThreads
 from raysim.watching.stopwatch import RoundSeconds
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -98,19 +99,15 @@ def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
             files.stop(ending)
             raise
         summary = summary_of(result, experiment.evaluate.target, run.fingerprint) | {"options": plan.of_options}
-        kinds, clients = dict[str, dict[str, float]](), None
-        if workers.devices is not None or run.plan.clients is not None:
-            arriving = [n for n, phase in enumerate(workers.algorithm.phases) if isinstance(phase.schedule, Arrivals)]
-            accounts = files.accounts(workers.census.clients, arriving)
-            score = partial(_scored, run.plan, plan, fleet, state, accounts)
-            with spent.evaluating(lambda: fleet.starting):
-                kinds, clients = repeat_after(ModelsLostError, score, partial(_tell_of_loss, name))
-        summary |= {} if workers.devices is None else {"kinds": kinds}
+        kinds, clients = _scored(run.plan, plan, fleet, files, state, spent)
+        summary |= kinds
         summary["machine_traffic"] = traffic = fleet.by_node()
         for node, sums in traffic.items():
             LOG.info("%s: node %s: %d bytes in, %d bytes out", name, node, sums["bytes_in"], sums["bytes_out"])
-        tables = {name: table for each in workers.algorithm.folded for name, table in each.tables(state, fleet).items()}
-        files.finish(state, fleet.layouts, summary, module.state_dict(), clients, tables)
+        further = (each.tables(state, fleet).items() for each in workers.algorithm.folded)
+        tables = {f"{name}.parquet": pa.table(dict(columns)) for each in further for name, columns in each}
+        tables |= {} if clients is None else {CLIENTS: clients}
+        files.finish(state, fleet.layouts, summary, module.state_dict(), tables)
     run.loggers.end(result.totals)
     return result
 
@@ -152,7 +149,7 @@ def _trained(
             with workers.keyed(Purpose.OWN_RECORD):
                 return evaluate(state, workers.algorithm, fleet, run.plan.targets)
 
-        metrics = repeat_after(ModelsLostError, initial, partial(_tell_of_loss, name))
+        metrics = _repeated(name, initial)
         return state, replace(snapshot.progress.result, metrics=metrics)
     LOG.info("%s: rounds %d to %d, %d client updates each", name, state.round + 1, rounds, workers.cohort)
     records = Records(run.plan, fleet, files, watcher, snapshot)
@@ -165,16 +162,28 @@ def _trained(
 
 
 def _scored(
-    run: RunPlan, plan: AlgorithmPlan, fleet: RunFleet, state: State, accounts: Mapping[str, np.ndarray]
-) -> tuple[dict[str, dict[str, float]], pa.Table | None]:
-    """Score the clients of the written model; return the scores by kind of devices, and the table of the clients."""
-    scored = state, plan.workers.algorithm, fleet, run.targets, accounts
-    with plan.workers.keyed(Purpose.OWN_RECORD, state.round):
-        return by_kind(*scored), run.clients and run.clients.table(*scored, plan.of_clients)
+    run: RunPlan, plan: AlgorithmPlan, fleet: RunFleet, files: AlgorithmFolder, state: State, spent: RoundSeconds
+) -> tuple[dict[str, Any], pa.Table | None]:
+    """Score the clients of the written model; return the summary's entry of their devices, and their table."""
+    workers = plan.workers
+    if workers.devices is None and run.clients is None:
+        return {}, None
+    arriving = [n for n, phase in enumerate(workers.algorithm.phases) if isinstance(phase.schedule, Arrivals)]
+    accounts = files.accounts(workers.census.clients, arriving)
+    scored = state, workers.algorithm, fleet, run.targets, accounts
+
+    def score() -> tuple[dict[str, Any], pa.Table | None]:
+        with workers.keyed(Purpose.OWN_RECORD, state.round):
+            kinds = {} if workers.devices is None else {"kinds": by_kind(*scored)}
+            return kinds, run.clients and run.clients.table(*scored, plan.of_clients)
+
+    with spent.evaluating(lambda: fleet.starting):
+        return _repeated(plan.name, score)
 
 
-def _tell_of_loss(name: str, text: str) -> None:
-    LOG.warning("%s: %s; evaluating again", name, text)
+def _repeated(name: str, evaluation: Callable[[], T]) -> T:
+    """Return the result of an evaluation; evaluate again if a node has taken values with it."""
+    return repeat_after(ModelsLostError, evaluation, lambda text: LOG.warning("%s: %s; evaluating again", name, text))
 
 
 def _notices(plan: WorkerPlan, workers: int) -> Iterator[str]:

@@ -42,7 +42,6 @@ class UnwrittenRound:
         report: report of the round.
         row: row of the round so far.
         is_evaluated: whether an evaluation is due.
-        is_measured: whether an evaluation is due, or twins.
         evaluation: evaluation under way.
     """
 
@@ -50,7 +49,6 @@ class UnwrittenRound:
     report: RoundReport
     row: dict[str, Any]
     is_evaluated: bool
-    is_measured: bool
     evaluation: Evaluation | None = None
 
 
@@ -92,11 +90,10 @@ class Records:
         if state.round > self.progress.result.rounds:
             row = {"round": state.round, "phase": report.phase, **_reported(report), **self._measured(report)}
             evaluates = state.round == self.progress.last or bool(self._every and state.round % self._every == 0)
-            self._unwritten = done = UnwrittenRound(state, report, row, evaluates, evaluates or bool(self._twins))
+            self._unwritten = UnwrittenRound(state, report, row, evaluates)
             if state.phase != report.phase:
                 self._tell(logging.INFO, f"phase {state.phase + 1} begins after round {state.round}")
-            if done.is_measured:
-                self._evaluate(done)
+            self._evaluate(self._unwritten)
         self._counts = _counts(self._fleet)
 
     def write(self) -> None:
@@ -104,9 +101,7 @@ class Records:
         done = self._unwritten
         if done is None:
             return
-        progress = replace(self.progress, result=self.progress.result.after(done.row))
-        if done.is_measured:
-            progress = self._evaluated(done, progress)
+        progress = self._evaluated(done, replace(self.progress, result=self.progress.result.after(done.row)))
         self._unwritten = None
         self._files.append(done.row, done.report)
         self._log(done)
@@ -135,8 +130,7 @@ class Records:
             self._unwritten = None
         else:
             state = done.state
-            if done.is_measured:
-                self._evaluate(done)
+            self._evaluate(done)
         self._counts = _counts(self._fleet)
         return state
 
@@ -182,6 +176,8 @@ class Records:
 
     def _evaluate(self, done: UnwrittenRound) -> None:
         """Begin the evaluation, if it is due, and the twins' rounds."""
+        if not done.is_evaluated and not self._twins:
+            return
         started = time.perf_counter()
         if done.is_evaluated:
             done.evaluation = Evaluation(done.state, self._algorithm, self._fleet, self._targets)
@@ -192,6 +188,8 @@ class Records:
     def _evaluated(self, done: UnwrittenRound, progress: RunProgress) -> RunProgress:
         """Add the results of evaluation and twins to the row; return the progress with them."""
         started, row = time.perf_counter(), done.row
+        if "seconds_evaluate" not in row:
+            return progress
         if done.evaluation is not None:
             metrics = done.evaluation.values()
             row |= metrics

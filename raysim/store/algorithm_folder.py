@@ -20,7 +20,7 @@ from partitioning.common.disk import write_whole
 from raysim.common.background import Background
 from raysim.common.files import sync
 from raysim.common.log import LOG
-from raysim.common.names import ALGORITHM_FILES, CLIENTS, CLUSTERS, MODEL, PERSONAL, STATE_FILES, STOPPED, SUMMARY
+from raysim.common.names import ALGORITHM_FILES, CLUSTERS, MODEL, PERSONAL, STATE_FILES, STOPPED, SUMMARY
 from raysim.store.checkpoint import Checkpoints
 from raysim.store.journal import Journal, JournalMark, batches
 from raysim.store.participation import participation
@@ -131,8 +131,7 @@ class AlgorithmFolder:
         layouts: Layouts,
         summary: Mapping[str, Any],
         initial: Mapping[str, Tensor],
-        clients: pa.Table | None = None,
-        tables: Mapping[str, Mapping[str, np.ndarray]] = {},
+        tables: Mapping[str, pa.Table] = {},
     ) -> None:
         """Write models and tables, then the summary that marks them as complete; remove everything else.
 
@@ -141,8 +140,7 @@ class AlgorithmFolder:
             layouts: division of the model's entries.
             summary: contents of `summary.json`.
             initial: state of the module before training, with the frozen entries.
-            clients: table of the clients, `clients.parquet`; None for none.
-            tables: columns of further tables, by the names of their files.
+            tables: further tables, by the names of their files.
         """
         self._background.close()
         frozen = layouts.frozen.pack(initial)
@@ -155,8 +153,7 @@ class AlgorithmFolder:
                 with write_whole(self.path / file) as aside:
                     # `save_file` raises an error of its own for a fault of the disk, and leaves a draft behind.
                     aside.write_bytes(save({name: np.ascontiguousarray(array) for name, array in entries.items()}))
-        further = {f"{name}.parquet": pa.table(dict(columns)) for name, columns in tables.items()}
-        for file, table in {**further, **({} if clients is None else {CLIENTS: clients})}.items():
+        for file, table in tables.items():
             with write_whole(self.path / file) as aside:
                 pq.write_table(table, aside)
         self._metrics.finish()

@@ -88,9 +88,8 @@ def existing_location(name: str | Path, watcher: Watcher) -> Iterator[tuple[RunL
         folder, only = run_of(Path(name))
         yield RunLocation(folder, str(folder)), only
         return
-    remote, above = RemoteFolder.of(str(name)), RemoteFolder.of(str(name)).parent
-    only = None
-    if CONFIG not in remote.files() and CONFIG in above.files():
+    remote, only = RemoteFolder.of(str(name)), None
+    if CONFIG not in remote.files() and CONFIG in (above := remote.parent).files():
         remote, only = above, remote.name
     with fetched_location(remote, watcher) as location:
         run_of(location.folder if only is None else location.folder / only)

@@ -21,19 +21,6 @@ BYTES = ("bytes_up", "bytes_down")
 """Columns of bytes in `metrics.parquet`, and names of a client's share of them."""
 
 
-CLIENT_FACTS = ("client", "name", "domain", "site", "device", "split", "samples", "test_samples")
-"""Columns about a client that a run does not change; a population without names, domains or sites lacks these."""
-
-ACCOUNTS = (*OUTCOMES.values(), "samples_wasted", *BYTES, "machine_seconds")
-"""Columns of a client's sums over a run."""
-
-SCORES = ("test_", "train_")
-"""Beginnings of the columns of a client's metrics."""
-
-TAKEN = {*CLIENT_FACTS, *ACCOUNTS, "cluster", "algorithm"}
-"""Columns of `clients.parquet`, and that of a frame's algorithm, beside the metrics."""
-
-
 def participation(
     folder: Path, clients: NDArray[np.int64], timed: bool, arriving: Collection[int] = ()
 ) -> dict[str, NDArray[Any]]:

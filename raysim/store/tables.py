@@ -12,7 +12,8 @@ from algorithms.core.returned import Returned, encodes, is_own, name_of, names_o
 from algorithms.parts.ordering import engine_kind
 from algorithms.parts.rule_columns import RuleColumns
 from raysim.common.errors import InputError
-from raysim.store.participation import SCORES, TAKEN
+from raysim.fleet.traffic import TRAFFIC
+from raysim.store.participation import BYTES, OUTCOMES
 from raysim.watching.stopwatch import ROUND_STAGES
 
 UPDATES = pa.schema(
@@ -38,6 +39,18 @@ REPORTED = pa.field("reported", pa.map_(pa.string(), pa.float64()))
 OUTCOME = pa.field("outcome", pa.string())
 """Further column of `updates.parquet` if devices decide who takes part: "counted", "late" or "vanished"."""
 
+CLIENT_FACTS = ("client", "name", "domain", "site", "device", "split", "samples", "test_samples")
+"""Columns about a client that a run does not change; a population without names, domains or sites lacks these."""
+
+ACCOUNTS = (*OUTCOMES.values(), "samples_wasted", *BYTES, "machine_seconds")
+"""Columns of a client's sums over a run."""
+
+SCORES = ("test_", "train_")
+"""Beginnings of the columns of a client's metrics."""
+
+TAKEN = {*CLIENT_FACTS, *ACCOUNTS, "cluster", "algorithm"}
+"""Columns of `clients.parquet`, and that of a frame's algorithm, beside the metrics."""
+
 
 def metrics_schema(columns: Sequence[str]) -> pa.Schema:
     """Return the columns of `metrics.parquet`: one row per round.
@@ -50,7 +63,7 @@ def metrics_schema(columns: Sequence[str]) -> pa.Schema:
         columns: names of the evaluation's columns.
     """
     whole = ["updates", "nonfinite", "bytes_up", "bytes_down", "exchanges"]
-    measured = ["machine_bytes_driver", "machine_bytes_inlined", "machine_bytes_moved", "machine_bytes_crossed"]
+    measured = [f"machine_bytes_{name}" for name in TRAFFIC]
     return pa.schema(
         [
             ("round", pa.int64()),
