@@ -51,13 +51,7 @@ class FetchedRun:
 
 
 def finish(head: Head, job: ClusterJob, *, stop: bool = False, keep: bool = False) -> FetchedRun:
-    """Follow a job to its end, and fetch its run.
-
-    Args:
-        head: head of the cluster.
-        job: job of the run.
-        stop: whether to stop the job first.
-        keep: whether the cluster's copy stays.
+    """Follow a job to its end, after stopping it if asked to, and fetch its run; `keep` leaves the cluster's copy.
 
     Raises:
         InputError: the cluster refused the experiment.

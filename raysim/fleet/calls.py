@@ -76,13 +76,7 @@ class CallTimes:
         self._slowest: dict[type[Any], tuple[float, float]] = {}
 
     def add(self, function: object, seconds: Sequence[float], samples: int) -> None:
-        """Record a call.
-
-        Args:
-            function: function of the call.
-            seconds: duration of each block.
-            samples: samples of all blocks.
-        """
+        """Record a call: the duration of each block, and the samples of all blocks."""
         kind, total = type(function), sum(seconds)
         if samples:
             self._latest[kind] = total / samples

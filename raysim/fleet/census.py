@@ -15,10 +15,7 @@ from raysim.common.errors import InputError, unknown
 def client_facts_of(population: Population, names: Collection[str]) -> Mapping[str, NDArray[np.int64]]:
     """Return the wanted columns of the training clients that the population has, by name, int64 [K] each.
 
-    Args:
-        population: the clients.
-        names: wanted columns: "domain", the number of the domain in alphabetical order, or "label", the client's most
-            frequent class.
+    "domain" is the number of the domain in alphabetical order, and "label" the client's most frequent class.
     """
     found, clients = dict[str, NDArray[np.int64]](), population.train_clients
     if "domain" in names and population.domains is not None:
@@ -32,9 +29,7 @@ def client_facts_of(population: Population, names: Collection[str]) -> Mapping[s
 def joining(population: Population, joins: Mapping[str, int]) -> NDArray[np.int64] | None:
     """Return the first round in which each training client may be drawn; None if it is round 1 for all.
 
-    Args:
-        population: the clients.
-        joins: first rounds, by the name of a domain, or a client's name or number.
+    `joins` has first rounds by the name of a domain, or a client's name or number.
 
     Raises:
         InputError: there is no such domain or training client, or no client joins in round 1.

@@ -52,15 +52,10 @@ class ClientActor:
     def prepare(
         self, plan: WorkerPlan, store: StoreHandle | None = None, copy: Path | None = None
     ) -> tuple[dict[str, str] | None, str]:
-        """Set up the worker for the following blocks.
+        """Set up the worker for the following blocks; return what `fingerprint` and `this_node` say.
 
-        Args:
-            plan: plan of the worker.
-            store: access to personal state for nodes that do not see its folder; None if all nodes see it.
-            copy: folder of the population's copy on this node; None if it was not copied.
-
-        Returns:
-            Fingerprint of the process (None if the population is missing), and the node's id.
+        The fingerprint is None if the population is missing. `store` is for nodes that do not see the folder of
+        personal state; `copy` is the folder of the population's copy on this node.
         """
         if self._worker is not None:
             self._worker.personal.close()

@@ -366,13 +366,7 @@ class BlockDispatcher:
 
 
 def groups_of(root: Node, most: int, sites: Sequence[int | None] | None = None) -> list[Node]:
-    """Cut the tree into groups, from left to right: its largest nodes of at most `most` blocks and of one site.
-
-    Args:
-        root: node over all blocks.
-        most: blocks a group.
-        sites: site of each block; None if sites may be mixed.
-    """
+    """Cut the tree into groups, from left to right: its largest nodes of at most `most` blocks and of one site."""
     mixed = sites is not None and len(set(sites[root.start : root.stop])) > 1
     if root.is_leaf or (len(root.blocks) <= most and not mixed):
         return [root]
@@ -380,11 +374,5 @@ def groups_of(root: Node, most: int, sites: Sequence[int | None] | None = None) 
 
 
 def group_size(group: int | Literal["auto"], blocks: int, hosts: int) -> int:
-    """Return the blocks a group; "auto" gives each of Ray's nodes a few groups: ceil(blocks / (4 nodes)).
-
-    Args:
-        group: value of `fleet.group`.
-        blocks: number of blocks.
-        hosts: Ray's nodes with client actors.
-    """
+    """Return the blocks a group; "auto" gives each of Ray's nodes a few groups: ceil(blocks / (4 nodes))."""
     return -(-blocks // (GROUPS_PER_NODE * max(1, hosts))) if group == "auto" else group

@@ -40,32 +40,22 @@ UNIT = 10_000
 
 
 def sharers(peak: int, total: int, margin: float = MARGIN + DEVICE_SHARE) -> int:
-    """Return the number of actors that fit the memory of a GPU.
+    """Return the number of actors that fit a GPU of `total` bytes, if one process took at most `peak`.
 
     It is the largest k from 1 to 16 with
 
         peak <= (1 - margin) total / k
 
-    It is 1 if no k fits, because one actor did reach this peak on the GPU.
-
-    Args:
-        peak: most bytes that one process took.
-        total: bytes of the GPU.
-        margin: free share, for gaps and for the data that actors keep.
+    The margin is for gaps and for the data that actors keep. If no k fits, it is 1, because one actor did reach this
+    peak on the GPU.
     """
     return min(MAX_SHARERS, max(1, floor((1 - margin) * total / peak)))
 
 
 def arranged(sharers: int, gpus: int, places: int, actors: int | None = None) -> tuple[int, int]:
-    """Return the number of actors, and how many share a GPU.
+    """Return the number of actors, by default as many as fit GPUs and `places` on CPUs, and how many share a GPU.
 
     Spread the actors over all GPUs: Ray packs, and would leave whole GPUs idle.
-
-    Args:
-        sharers: actors that fit a GPU.
-        gpus: number of GPUs.
-        places: actors that fit the CPUs.
-        actors: wanted number; None for as many as fit.
 
     Raises:
         InputError: the GPUs do not hold the wanted number.
@@ -81,14 +71,10 @@ def arranged(sharers: int, gpus: int, places: int, actors: int | None = None) ->
 
 
 def shared_gpus(demand: ActorDemand, peak: int, total: int, nodes: Sequence[RayNode], blocks: int) -> ActorDemand:
-    """Return the demand with its number of actors, and each actor's share of a GPU.
+    """Return a demand of actors with whole GPUs with its number of actors, and each actor's share of a GPU.
 
-    Args:
-        demand: demand of actors with a whole GPU each.
-        peak: most bytes that an actor takes of a GPU.
-        total: bytes of a GPU.
-        nodes: living nodes.
-        blocks: most blocks of a round: an actor without one would be idle.
+    An actor takes `peak` of the `total` bytes of a GPU. A round has at most `blocks` blocks, and an actor without one
+    would be idle.
 
     Raises:
         InputError: the GPUs do not hold the wanted number.
@@ -111,12 +97,7 @@ def gpus_of(nodes: Sequence[RayNode]) -> int:
 
 
 def idle_notice(places: int, plans: Mapping[str, WorkerPlan]) -> str:
-    """Return the notice that a round has fewer blocks than GPUs or actors; "" if smaller blocks would not help.
-
-    Args:
-        places: number of GPUs, or of actors if these are more.
-        plans: plan of each algorithm, by name.
-    """
+    """Return the notice that a round has fewer blocks than GPUs or actors; "" if smaller blocks would not help."""
     plan = max(plans.values(), key=lambda each: each.blocks)
     smaller = ceil(plan.cohort / places)
     if plan.blocks >= places or smaller >= plan.block_size(plan.cohort):
@@ -135,13 +116,7 @@ def fraction(sharers: int) -> float:
 def measured_by(
     probe: Any, plans: Mapping[str, WorkerPlan], copy_to: Callable[[str, WorkerPlan], Any]
 ) -> tuple[int, int]:
-    """Return the most bytes that an actor takes of a GPU, and the GPU's bytes, as a client actor measures them.
-
-    Args:
-        probe: handle of the actor, which has a whole GPU.
-        plans: plan of each algorithm, by name.
-        copy_to: function that gives a node a copy of a plan's population; see `FileServer`.
-    """
+    """Return the most bytes that plans take of a GPU, and the GPU's, as an actor with a whole one measures them."""
     fetch_results([probe.fingerprint.remote()], START_SECONDS)
     found: list[tuple[int, int]] = []
     for name, plan in plans.items():
@@ -196,12 +171,7 @@ def largest_block(plan: WorkerPlan) -> Block:
 
 
 def _evaluations(plan: WorkerPlan, values: int) -> Iterator[tuple[Evaluate, Block]]:
-    """Yield an evaluation of the largest clients, and one of slices of the global test set.
-
-    Args:
-        plan: plan of the worker.
-        values: values of one sample.
-    """
+    """Yield an evaluation of the largest clients, and one of slices of the global test set."""
     population = Population.open(plan.population)
     parts: tuple[SamplePart | None, ...] = ("all", None)
     for part, sizes in zip(parts, (population.sizes, np.array(population.test_slices, np.int64)), strict=True):

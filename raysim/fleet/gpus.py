@@ -27,10 +27,6 @@ def has_gpu() -> bool:
 def require_gpu(gpus: float | str, address: str | None) -> None:
     """Refuse actors with GPUs on a machine without any, before Ray starts there.
 
-    Args:
-        gpus: `fleet.gpus_per_actor`.
-        address: address of a Ray cluster; None for this machine, unless RAY_ADDRESS names one.
-
     Raises:
         InputError: the actors need GPUs, and start on this machine, which has none.
     """

@@ -61,15 +61,7 @@ class InlineWorkplace:
 def run_here(
     worker: Worker, function: Function, node: Node, blocks: Sequence[Block], references: Sequence[Any], actor: int = 0
 ) -> Outcome:
-    """Run a node's blocks in this process.
-
-    Args:
-        worker: worker of this process.
-        function: function of each block.
-        node: range of blocks.
-        blocks: all blocks, with values instead of references.
-        references: values that all blocks take.
-        actor: number of this process among the actors.
+    """Run a node of `blocks`, which have values instead of references, in this process.
 
     Raises:
         OutOfMemoryError: a block does not fit the memory.

@@ -24,14 +24,8 @@ def out_of_memory(
 ) -> OutOfMemoryError:
     """Return the error of a block that does not fit; its message names a number of clients that does.
 
-    Try it, because the need of a failed call is unknown: the first of a half, a quarter, ... that runs. The results are
-    thrown away, and the run never cuts its own blocks again, because other sums have other bytes.
-
-    Args:
-        worker: worker of this process.
-        function: function of the block.
-        block: the block.
-        attempt: runs a block, and returns None if the memory does not suffice.
+    Try it, because the need of a failed call is unknown: the first of a half, a quarter, ... for which `attempt` is not
+    None. The results are thrown away, and the run never cuts its own blocks again, because other sums have other bytes.
     """
     size = _at_once(worker, block) // 2
     while size and attempt(_head(block, size)) is None:
@@ -41,10 +35,7 @@ def out_of_memory(
 
 @contextmanager
 def models_fit(lanes: int) -> Iterator[None]:
-    """Turn a lack of memory in the context, which makes the resident models, into an error with the remedy.
-
-    Args:
-        lanes: client updates at once, and models.
+    """Turn a lack of memory in the context, which makes `lanes` resident models, into an error with the remedy.
 
     Raises:
         OutOfMemoryError: the models do not fit.

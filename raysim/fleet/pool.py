@@ -150,10 +150,6 @@ class ActorPool:
     def fit(self, plans: Mapping[str, WorkerPlan], updates: int) -> None:
         """Start the actors if their number depends on the plans; let Ray start late if the run is to prove long first.
 
-        Args:
-            plans: plan of each algorithm, by name.
-            updates: client updates of the run.
-
         Raises:
             InputError: the actors do not fit the nodes, their GPUs or the population's sites.
             OutOfMemoryError: a plan does not fit a whole GPU.

@@ -193,9 +193,7 @@ def _log_endpoint() -> None:
 def running(cpus: int, address: str | None) -> Iterator[None]:
     """Run Ray for the duration of the context; leave a Ray that this process had before alone.
 
-    Args:
-        cpus: logical CPUs of a Ray of our own, however many this machine has.
-        address: address of a running cluster; None or "local" to start Ray on this machine.
+    A Ray of our own, without an address or at "local", has `cpus` logical CPUs, however many this machine has.
 
     Raises:
         InputError: nothing answers at the address.

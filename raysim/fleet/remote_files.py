@@ -44,14 +44,9 @@ StoreHandle = tuple[Path, Any]
 
 
 def located(plan: WorkerPlan, copy: Path | None = None) -> WorkerPlan | None:
-    """Return the plan with this node's folder of the population: the driver's, or a copy.
+    """Return the plan with this node's folder of the population: the driver's, or a copy; None if it needs a copy.
 
-    Args:
-        plan: the driver's plan.
-        copy: folder of a copy that was just made; None if there may be one in this node's cache.
-
-    Returns:
-        None if the node needs a copy.
+    `copy` is the folder of one that was just made; without it, there may be one in this node's cache.
 
     Raises:
         InputError: the node has no copy and may not have one.
@@ -70,12 +65,7 @@ def located(plan: WorkerPlan, copy: Path | None = None) -> WorkerPlan | None:
 
 
 class PopulationSender:
-    """Ray actor on the driver's node that reads a population's files for nodes that do not see them.
-
-    Args:
-        folder: folder of the population.
-        size: bytes of a piece.
-    """
+    """Ray actor on the driver's node that reads a population's files, in pieces, for nodes that do not see them."""
 
     def __init__(self, folder: Path, size: int = PIECE) -> None:
         self._folder, self._size = folder, size
@@ -116,12 +106,7 @@ def on_node(node: str) -> dict[str, Any]:
 
 
 def receive(digest: str | None, uri: str | None, sender: Any) -> Path:
-    """Copy a population into this node's cache unless it is there, and return its folder.
-
-    Args:
-        digest: SHA-256 of its manifest.json.
-        uri: URI from which it is fetched; None for the driver's node.
-        sender: actor that sends its files from there; None with a URI.
+    """Copy a population into this node's cache unless it is there, from its URI or the driver's; return its folder.
 
     Raises:
         InputError: another population arrived, or the node's cache cannot be written.
@@ -185,10 +170,6 @@ class StoreServer:
 
     This class does not inherit from `PersonalStore`, because Ray alters the signatures of an actor's methods, in the
     driver too.
-
-    Args:
-        folder: folder of the personal state.
-        layout: layout of the personal entries.
     """
 
     def __init__(self, folder: Path, layout: Layout) -> None:
@@ -204,12 +185,7 @@ class StoreServer:
 
 
 class RemotePersonalStore(PersonalStore):
-    """Personal store whose records an actor on the driver's node writes and reads.
-
-    Args:
-        store: local store that it replaces.
-        server: actor with the records.
-    """
+    """Personal store whose records an actor on the driver's node writes and reads, in place of a local one."""
 
     def __init__(self, store: PersonalStore, server: Any) -> None:
         super().__init__(store.folder, store.layout)

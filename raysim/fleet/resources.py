@@ -186,12 +186,7 @@ def _description(node: RayNode) -> str:
 
 
 def capacity(each: float, nodes: Sequence[float]) -> float:
-    """Return the number of actors that fit. An actor never spans two nodes, nor a fraction two devices.
-
-    Args:
-        each: amount of a resource that an actor takes.
-        nodes: amount of it on each node.
-    """
+    """Return the number of actors that fit nodes with these amounts; none spans two nodes, nor two devices."""
     if each == 0:
         return inf
     if each < 1:

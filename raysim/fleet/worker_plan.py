@@ -102,19 +102,11 @@ class WorkerPlan:
     own: int | None = None
 
     def keyed(self, purpose: Purpose, counter: int = 0) -> AbstractContextManager[None]:
-        """Seed the default generators for a user's own code by a key, and restore them; do nothing without such code.
-
-        Args:
-            purpose: purpose of the draws.
-            counter: number of the round, >= 0.
-        """
+        """Seed the default generators for a user's own code by a key, and restore them; do nothing without it."""
         return nullcontext() if self.own is None else forked(torch_seed(self.own, purpose, counter))
 
     def build(self, share: float = 1.0) -> Worker:
-        """Set up a worker in this process.
-
-        Args:
-            share: part of the device for this process, in (0, 1].
+        """Set up a worker in this process, which has a `share` of the device.
 
         Raises:
             OutOfMemoryError: the models do not fit the device.

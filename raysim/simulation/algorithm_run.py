@@ -61,12 +61,7 @@ class StartedRun:
 
 
 def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
-    """Run one algorithm, or continue it at its newest checkpoint.
-
-    Args:
-        run: the run.
-        plan: the algorithm.
-    """
+    """Run one algorithm, or continue it at its newest checkpoint."""
     name, workers, experiment = plan.name, plan.workers, run.plan.experiment
     folder, options, spent = run.location.folder / name, run.options, RoundSeconds()
     options.stopwatch.enter("files", name)

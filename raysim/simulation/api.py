@@ -160,13 +160,7 @@ def run_experiment(experiment: Experiment, location: RunLocation, options: RunOp
 def resume_experiment(
     location: RunLocation, options: RunOptions, only: str | None = None
 ) -> dict[str, AlgorithmResult]:
-    """Continue a run without its report; return the results by the algorithms' names.
-
-    Args:
-        location: location of the run.
-        options: options of the run.
-        only: algorithm to continue; None for all.
-    """
+    """Continue a run, or `only` one algorithm, without its report; return the results by the algorithms' names."""
     folder = location.folder
     experiment = options.placed(stored_experiment(folder))
     with locked(folder):

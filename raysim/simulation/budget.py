@@ -54,12 +54,7 @@ def rounds_of(epochs: float, algorithm: Algorithm, census: Census) -> int:
 
 
 def check_updates(algorithm: Algorithm, census: Census, lanes: int) -> None:
-    """Refuse client updates so long that the plan of their batches fills the memory.
-
-    Args:
-        algorithm: algorithm; every phase counts.
-        census: training clients.
-        lanes: client updates at once.
+    """Refuse client updates, `lanes` at once, so long that the plan of their batches fills the memory.
 
     Raises:
         InputError: the plan takes more than `PLAN_BYTES`.
@@ -82,12 +77,7 @@ def check_updates(algorithm: Algorithm, census: Census, lanes: int) -> None:
 
 
 def samples_per_update(local: Local, samples: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the samples that an update of each client uses, [K]: those of its batches on average, repeats left out.
-
-    Args:
-        local: training of a client.
-        samples: number of samples of each client, [K].
-    """
+    """Return the samples that an update of each client uses, [K]: those of its batches on average, repeats left out."""
     if local.epochs is not None:
         return samples.astype(np.float64) * local.epochs
     size = np.minimum(samples, samples if local.batch_size == "full" else local.batch_size)

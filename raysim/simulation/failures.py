@@ -128,13 +128,7 @@ def name_user_code(experiment: Experiment, log: Path) -> Iterator[None]:
 
 
 def repeat_after(kind: type[Exception], attempt: Callable[[], T], tell: Callable[[str], object]) -> T:
-    """Return the value of a function that is called again, at most `REPEATS` times, if it fails with such an error.
-
-    Args:
-        kind: class of the error; the last one is raised.
-        attempt: function to call.
-        tell: receiver of each error's text before the next call.
-    """
+    """Call a function and return its value; after an error of this kind, tell it and call again, `REPEATS` times."""
     for _ in range(REPEATS):
         try:
             return attempt()

@@ -260,15 +260,7 @@ class Run:
 def _own_entries(
     path: Path, name: str, client: int | None, weights: Mapping[str, Tensor], layout: Layout
 ) -> dict[str, Tensor]:
-    """Return the entries in which a client's own model differs from the global one.
-
-    Args:
-        path: file of the personal state.
-        name: folder of the algorithm.
-        client: id of the client; None for the global model.
-        weights: entries of the global model.
-        layout: entries of the module.
-    """
+    """Return the entries in which a client's own model differs from the global one; warn of them without a client."""
     personal = load_file(regular(path))
     clients = personal.pop("clients").tolist()
     kept = {key: values.numpy() for key, values in personal.items()}

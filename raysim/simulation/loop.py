@@ -17,13 +17,6 @@ REPLAYS = 3
 def run_rounds(plan: WorkerPlan, fleet: RunFleet, records: Records, state: State, stop: Stop) -> None:
     """Run the rounds that are left; repeat the rounds since the last aggregation if their models are lost.
 
-    Args:
-        plan: plan of the algorithm's workers.
-        fleet: fleet that runs the blocks.
-        records: records of the rounds.
-        state: the run so far.
-        stop: request to stop.
-
     Raises:
         StoppedError: the run was asked to stop.
         RetriesSpentError: models were lost again and again.

@@ -83,10 +83,6 @@ class RunPlan:
 def targets_of(experiment: Experiment, population: Population) -> Targets:
     """Return the data that an experiment evaluates on.
 
-    Args:
-        experiment: experiment as its file has it.
-        population: population in the view of its fold.
-
     Raises:
         InputError: the population lacks a wanted target, or a column is not measured.
     """
@@ -106,16 +102,9 @@ def plan_run(
     device: str = "cpu",
     samples: PreparedSamples | None = None,
 ) -> RunPlan:
-    """Resolve an experiment on its population.
+    """Resolve an experiment on its population, and plan the algorithms of these folders.
 
-    Args:
-        experiment: experiment as its file has it, with what follows from its numbers of rounds.
-        population: population in the view of its fold.
-        targets: data to evaluate on.
-        folder: folder of the run, which receives the values that columns were encoded by.
-        names: folders of the algorithms to plan.
-        device: "cpu" or "cuda".
-        samples: prepared samples of the population; by default they are prepared here.
+    The folder of the run receives the values that columns were encoded by.
 
     Raises:
         InputError: an algorithm does not fit the model, the population or a measure.

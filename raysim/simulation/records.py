@@ -53,15 +53,7 @@ class UnwrittenRound:
 
 
 class Records:
-    """Rows of the rounds: the last one waits for its evaluation, the others are written.
-
-    Args:
-        plan: the run.
-        fleet: fleet that evaluates.
-        files: files of the algorithm.
-        watcher: observer of the run.
-        snapshot: the run so far.
-    """
+    """Rows of the rounds of an algorithm: the last one waits for its evaluation, the others are written."""
 
     def __init__(
         self, plan: RunPlan, fleet: RunFleet, files: AlgorithmFolder, watcher: Watcher, snapshot: Snapshot

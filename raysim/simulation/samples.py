@@ -49,11 +49,7 @@ class PreparedSamples:
 
 
 def prepare_samples(population: Population, data: DataTable) -> PreparedSamples:
-    """Prepare a population's samples; the results of long work go to the cache.
-
-    Args:
-        population: population in the view of its fold.
-        data: table `[data]` of the experiment.
+    """Prepare a population's samples as `[data]` says; the results of long work go to the cache.
 
     Raises:
         InputError: the preparation does not fit the samples.

@@ -80,11 +80,7 @@ class AlgorithmFolder:
         self._background = Background(lambda work, *given: work(*given))
 
     def append(self, row: Mapping[str, Any], report: RoundReport) -> None:
-        """Schedule the rows of a round: one in the metrics, one per client update.
-
-        Args:
-            row: row of the round; a missing column becomes null.
-            report: report of the round.
+        """Schedule the rows of a round: one in the metrics, with null for a missing column, and one per client update.
 
         Raises:
             Exception: an earlier round could not be written, such as a full disk; `finish` and `close` raise it, too.
@@ -98,10 +94,6 @@ class AlgorithmFolder:
 
     def accounts(self, clients: np.ndarray, arriving: Collection[int]) -> dict[str, np.ndarray]:
         """Wait for all rows, and return each client's sums, [n] each; see `participation`.
-
-        Args:
-            clients: ids in ascending order, int64 [n].
-            arriving: numbers of the asynchronous phases.
 
         Raises:
             DamagedError: a journal is not as it was written.
@@ -135,12 +127,7 @@ class AlgorithmFolder:
     ) -> None:
         """Write models and tables, then the summary that marks them as complete; remove everything else.
 
-        Args:
-            state: state that left the final model.
-            layouts: division of the model's entries.
-            summary: contents of `summary.json`.
-            initial: state of the module before training, with the frozen entries.
-            tables: further tables, by the names of their files.
+        The frozen entries come from `initial`, the module before training. Tables go by the names of their files.
         """
         self._background.close()
         frozen = layouts.frozen.pack(initial)

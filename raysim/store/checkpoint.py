@@ -85,10 +85,7 @@ class Checkpoints:
         self._round = 0
 
     def newest(self, notice: Callable[[str], None]) -> Snapshot | None:
-        """Return the newest intact checkpoint; remove damaged ones and report them.
-
-        Args:
-            notice: receiver of a line per damaged checkpoint.
+        """Return the newest intact checkpoint; remove damaged ones and report each in a line.
 
         Raises:
             InputError: a run on another machine, or of another experiment, wrote it.
@@ -108,9 +105,7 @@ class Checkpoints:
     def write(self, snapshot: Snapshot, marks: Mapping[str, JournalMark]) -> None:
         """Write a checkpoint unless its round has one, and return once it would survive a power failure.
 
-        Args:
-            snapshot: the run after an aggregation.
-            marks: ends of the journals at that time, by name.
+        `marks` are the ends of the journals at that time, by name.
         """
         if snapshot.state.round == self._round:
             return
@@ -177,15 +172,10 @@ class Checkpoints:
 
 
 def check_same(folder: Path, there: Mapping[str, str], here: Mapping[str, str]) -> None:
-    """Check that everything that determines a run's bytes is unchanged.
-
-    Args:
-        folder: folder of the algorithm.
-        there: values at the start of the run.
-        here: values now.
+    """Check that everything that determines a run's bytes is the same there, at its start, and here.
 
     Raises:
-        InputError: one differs; both values are named, or the file of the user's own code.
+        InputError: a value differs; both are named, or the file of the user's own code.
     """
     for key in {**there, **here}:
         if there.get(key) != here.get(key):
@@ -234,16 +224,11 @@ class Sweeper:
             self._synced.update(full)
 
     def sweep(self, round_number: int, needed: set[str], ledger: PersonalLedger) -> None:
-        """Remove unneeded files.
+        """Remove files that the newest checkpoint, of this round, does not need.
 
-        A client update under way has written entries that no ledger names yet. Therefore an earlier
-        sweep must have found a file full and unneeded. The file is removed when the checkpoint holds all rounds that
-        were under way then.
-
-        Args:
-            round_number: round of the newest checkpoint.
-            needed: files that this checkpoint names.
-            ledger: ledger of the running algorithm.
+        A client update under way has written entries that no ledger names yet. Therefore an earlier sweep must have
+        found a file full and unneeded. The file is removed when the checkpoint holds all rounds that were under way
+        then.
         """
         # Keep this order: an update under way now belongs to the round after the ledger's newest, at the latest.
         there = {path.name for path in self._folder.glob("*.bin") if self._is_full(path.name)}

@@ -55,11 +55,7 @@ def config_text(config: Mapping[str, Any]) -> str:
 
 
 def check_config(path: Path, config: Mapping[str, Any]) -> None:
-    """Check that a configuration is the one that raysim wrote, apart from the keys in `FREE`.
-
-    Args:
-        path: file of the configuration.
-        config: its tables.
+    """Check that a file's configuration is the one that raysim wrote, apart from the keys in `FREE`.
 
     Raises:
         InputError: a key differs; the first one is named.
@@ -97,12 +93,7 @@ def _places(config: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
 
 
 def restore_paths(path: Path, config: dict[str, Any], paths: Mapping[str, Any]) -> None:
-    """Check a configuration that raysim wrote, and write it anew with another machine's paths.
-
-    Args:
-        path: file of the configuration.
-        config: its tables, which change too.
-        paths: values of `paths_of`; others are left out.
+    """Check a configuration that raysim wrote, and write it anew with another machine's paths, those of `paths_of`.
 
     Raises:
         InputError: a key differs from the one that raysim wrote.

@@ -129,12 +129,7 @@ class Journal:
 
 
 def joined(rounds: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """Return the rows of many small batches as one chunk; a batch that is kept takes ten kilobytes of memory.
-
-    Args:
-        rounds: batches of a journal.
-        schema: columns of the rows.
-    """
+    """Return the rows of many small batches as one chunk; a batch that is kept takes ten kilobytes of memory."""
     return pa.concat_tables([schema.empty_table(), *_tables(rounds, inf)]).combine_chunks()
 
 

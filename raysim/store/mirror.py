@@ -127,12 +127,7 @@ def _local_folder(name: str | Path, folder: Path) -> Path:
 def fetch_run(
     remote: RemoteFolder, folder: Path, progress: Callable[[int, int], object] = lambda done, total: None
 ) -> dict[str, State]:
-    """Download the files of a run and return their states.
-
-    Args:
-        remote: folder of the run.
-        folder: local destination.
-        progress: receiver of the bytes downloaded so far and in total.
+    """Download the files of a run and return their states; report the bytes so far and in total to `progress`.
 
     Raises:
         InputError: the remote folder holds no run, or a file whose name leads out of the local folder.

@@ -76,12 +76,7 @@ def stored_experiment(folder: Path) -> Experiment:
 def settings(experiment: Experiment, name: str) -> dict[str, str]:
     """Return the settings that determine an algorithm's result, apart from its data, the machine and own code.
 
-    Args:
-        experiment: resolved experiment.
-        name: folder name of the algorithm.
-
-    Returns:
-        a value in JSON by dotted key.
+    The values are JSON, by dotted key.
     """
     config = experiment.to_toml()
     of_data = {key: value for key, value in config["data"].items() if key in PREPARATION}
@@ -105,13 +100,7 @@ def settings(experiment: Experiment, name: str) -> dict[str, str]:
 
 
 def summary_of(result: AlgorithmResult, targets: Mapping[str, float], here: Mapping[str, str]) -> dict[str, Any]:
-    """Return the contents of a finished algorithm's `summary.json`.
-
-    Args:
-        result: result of the algorithm.
-        targets: target values by column.
-        here: fingerprint of the machine and the population.
-    """
+    """Return the contents of a finished algorithm's `summary.json`; `here` is the fingerprint."""
     # Own code in the algorithm may hold what cannot be copied, such as a module, so `asdict` does not fit.
     summary, history = ({each.name: getattr(of, each.name) for each in fields(of)} for of in (result, result.history))
     del summary["history"]
@@ -161,11 +150,7 @@ def read_result(folder: Path, experiment: Experiment) -> AlgorithmResult | None:
 
 
 def check_fingerprint(folders: Iterable[Path], here: Mapping[str, str]) -> None:
-    """Check that finished algorithms ran on such a machine and population as the rest would.
-
-    Args:
-        folders: folders of algorithms; unfinished ones are skipped.
-        here: fingerprint of the machine and the population.
+    """Check that finished algorithms, in some of these folders, ran on such a machine and population as the rest would.
 
     Raises:
         InputError: a fingerprint differs; the first difference is named.

@@ -42,10 +42,6 @@ def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[None]:
 
     A folder of a run that was killed before it wrote its configuration is as good as new.
 
-    Args:
-        out: folder of the run.
-        algorithms: folder names of its algorithms.
-
     Raises:
         InputError: the folder exists and is not empty, or cannot be created.
     """
@@ -115,12 +111,7 @@ def check_version(folder: Path) -> None:
 
 
 def remove_run(folder: Path, algorithms: Sequence[str]) -> None:
-    """Remove everything that a run made in its folder; all else stays.
-
-    Args:
-        folder: folder of the run.
-        algorithms: folder names of its algorithms.
-    """
+    """Remove everything that a run made in its folder; all else stays."""
     for name in algorithms:
         remove_made(folder / name, ALGORITHM_FILES)
     remove_population(folder / POPULATION)
@@ -154,14 +145,10 @@ def locked(folder: Path) -> AbstractContextManager[None]:
 
 @contextmanager
 def held(file: Path, name: str) -> Iterator[None]:
-    """Lock a file for this process; the end of the process unlocks it.
-
-    Args:
-        file: file to lock; created if it is missing.
-        name: name of its run for the user.
+    """Lock a file, which is created if it is missing, for this process; the end of the process unlocks it.
 
     Raises:
-        InputError: another process works on the run.
+        InputError: another process works on the run of this name.
     """
     with file.open("a", encoding="utf-8") as opened:
         try:

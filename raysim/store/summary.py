@@ -27,14 +27,10 @@ def write_summary(path: Path, summary: Mapping[str, Any]) -> None:
 
 
 def read_summary(path: Path, used: Collection[str] = RESULTS) -> dict[str, Any]:
-    """Return a summary.
-
-    Args:
-        path: file of the summary.
-        used: files that the caller relies on.
+    """Return a summary, after a check of it and of the files in `used`.
 
     Raises:
-        InputError: the summary, or one of these files, is not as it was written.
+        InputError: one of them is not as it was written.
     """
     remedy = f"must be as raysim wrote it; restore it, or remove {path.parent} and resume the run"
     try:

@@ -83,12 +83,7 @@ def metrics_schema(columns: Sequence[str]) -> pa.Schema:
 
 
 def check_columns(algorithm: Algorithm, measured: Iterable[str]) -> None:
-    """Raise InputError if a column of a user's own option or server rule is another column of `metrics.parquet`.
-
-    Args:
-        algorithm: algorithm with all its phases.
-        measured: columns of evaluations and measures.
-    """
+    """Raise InputError if a column of a user's own option or server rule is another column of `metrics.parquet`."""
     options = {option.name: option for phase in algorithm.phases for option in phase.folded}.values()
     ours = [option for option in options if not is_own(option) and not isinstance(option, RuleColumns)]
     taken = {"algorithm", *metrics_schema(()).names, *measured, *Privacy.columns}
@@ -114,11 +109,6 @@ def check_columns(algorithm: Algorithm, measured: Iterable[str]) -> None:
 
 def client_facts(options: Iterable[Option], census: Census, seed: int) -> pa.RecordBatch:
     """Return the ids of the training clients, `client`, and the columns about them of some options.
-
-    Args:
-        options: options of an algorithm.
-        census: training clients.
-        seed: seed of the run.
 
     Raises:
         InputError: a column has the name of another, or no value for each client.
