@@ -278,18 +278,10 @@ class PendingMap:
 
 @dataclass(frozen=True)
 class ActorCall:
-    """Call of an actor.
+    """Call of an actor for a task of a map.
 
-    Args:
-        map: map of the task.
-        task: task of the call.
-        actor: number of the actor.
-        host: id of its node.
-        function: function that the actor runs.
-        blocks: blocks that it runs.
-        facts: reference to facts of the execution.
-        value: reference to the joined value.
-        objects: references to objects that the blocks leave behind.
+    `facts`, `value` and `objects` are references: to facts of the execution, to the joined value, and to the objects
+    that the blocks leave behind. `host` is the id of the actor's node.
     """
 
     map: PendingMap

@@ -165,13 +165,7 @@ class ActorTask:
 
 @dataclass(frozen=True)
 class JoinValues(Function):
-    """Function that joins the values of neighbouring nodes, which its block has as references.
-
-    Args:
-        function: function that made the values.
-        root: node of the joined value.
-        nodes: nodes of the values, from left to right.
-    """
+    """Function that joins the values of neighbouring nodes, left to right, which its block has as references."""
 
     function: Function
     root: Node

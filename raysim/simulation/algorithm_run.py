@@ -43,13 +43,7 @@ T = TypeVar("T")
 class StartedRun:
     """Run whose place of work has started: everything that its algorithms share.
 
-    Args:
-        plan: the run.
-        place: place of work, this process or client actors.
-        location: folder of the run.
-        options: options of the run.
-        loggers: loggers of the rounds.
-        fingerprint: facts beside the experiment that the bytes depend on: of the place, and of the population.
+    The fingerprint has facts beside the experiment that the bytes depend on: of the place, and of the population.
     """
 
     plan: RunPlan

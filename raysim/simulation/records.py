@@ -35,15 +35,7 @@ LOGGED_METRICS = ("accuracy", "loss", "miou")
 
 @dataclass
 class UnwrittenRound:
-    """Finished round whose evaluation and twins are under way.
-
-    Args:
-        state: state after the round.
-        report: report of the round.
-        row: row of the round so far.
-        is_evaluated: whether an evaluation is due.
-        evaluation: evaluation under way.
-    """
+    """Finished round whose evaluation, if it is due, and twins are under way; the row is complete after them."""
 
     state: State
     report: RoundReport

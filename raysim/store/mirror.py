@@ -24,16 +24,11 @@ State = tuple[int, int]
 
 
 def mirror_to(folder: Path, remote: RemoteFolder, stored: Mapping[str, State]) -> Callable[[], None]:
-    """Return a function that makes a remote folder equal to a local one.
+    """Return a function that makes a remote folder equal to a local one; `stored` are its files there already.
 
     It uploads changed files in an order that keeps the remote run resumable at any time: a checkpoint or summary
     follows the files that it names. Removed files are removed last. The function raises InputError if it cannot write;
     then `unstored` tells so until a later call succeeds.
-
-    Args:
-        folder: local folder.
-        remote: remote folder.
-        stored: states of the local files that the remote folder has.
     """
     uploaded, mark = dict(stored), _mark(folder)
 

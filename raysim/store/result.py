@@ -140,12 +140,7 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run after an aggregation: everything that determines its remaining rounds.
-
-    Args:
-        state: state after the aggregation.
-        progress: progress up to that round.
-    """
+    """A run after an aggregation: everything that determines its remaining rounds."""
 
     state: State
     progress: RunProgress
