@@ -95,12 +95,12 @@ def _record(study: Findings, row: ResultRow) -> dict[str, object]:
         "unpaired": each.unpaired,
         "difference": each.mean if each.pairs else None,
         "relative_percent": each.relative,
-        "pairs_differing": each.differing,
-        "p": each.p,
-        "p_least": each.p_least,
+        "pairs_differing": each.test.differing,
+        "p": each.test.p,
+        "p_least": each.test.p_least,
         "p_holm": each.p_holm,
         "significant": each.significant,
-        "method": each.method,
+        "method": each.test.method,
     }
 
 

@@ -46,7 +46,7 @@ class GridCell:
         space: hyper-parameters of the algorithm.
         points: points by their JSON; empty until all sources of inherited values have winners.
         experiments: experiment of each point.
-        search: trials of the search, with the JSON of their points; empty if there is only one point.
+        search: trials of the search; empty if there is only one point.
         winner: chosen point, as JSON.
         final: trials of the winner.
         lost: whether no point can be chosen, because trials or a source were lost.
@@ -56,7 +56,7 @@ class GridCell:
     space: SearchSpace
     points: dict[str, Point] = field(default_factory=dict)
     experiments: dict[str, Experiment] = field(default_factory=dict)
-    search: list[tuple[str, Trial]] = field(default_factory=list)
+    search: list[Trial] = field(default_factory=list)
     winner: str | None = None
     final: list[Trial] = field(default_factory=list)
     lost: bool = False
@@ -64,7 +64,7 @@ class GridCell:
     @property
     def trials(self) -> list[Trial]:
         """All known trials, each once; those of the search come first."""
-        return list({trial.name: trial for trial in [*(trial for _, trial in self.search), *self.final]}.values())
+        return list({trial.name: trial for trial in [*self.search, *self.final]}.values())
 
 
 class Course:
@@ -114,13 +114,8 @@ class Course:
 
     def progress(self, folder: Path) -> StudyProgress:
         """Return the state of the study; rows do not depend on the order in which trials end."""
-        keys = [(dataset.name, name) for dataset in self._study.datasets for name in self._study.names]
-        rows = [
-            self._row(trial, self._cells[key])
-            for key in keys
-            for trial in self._cells[key].trials
-            if trial.name in self._results
-        ]
+        cells = [self._cells[dataset.name, name] for dataset in self._study.datasets for name in self._study.names]
+        rows = [self._row(trial, cell) for cell in cells for trial in cell.trials if trial.name in self._results]
         winners = {key: cell.points[cell.winner] for key, cell in self._cells.items() if cell.winner is not None}
         measured = {name for result in self._results.values() for name in result.metrics}
         times = sorted(name for name in measured if name.startswith(VIRTUAL_TIME))
@@ -167,7 +162,7 @@ class Course:
             cell = self._cells[dataset, name]
             if not cell.points and not cell.lost:
                 self._open(cell)
-                known += [trial for _, trial in cell.search]
+                known += cell.search
             if cell.search and cell.winner is None and not cell.lost:
                 self._choose(cell)
             if cell.winner is not None and not cell.final:
@@ -196,12 +191,10 @@ class Course:
             (cell.winner,) = cell.points
         else:
             cell.search = [
-                (text, self._trial(cell, text, split, self._searched))
-                for text in cell.points
-                for split in self._study.tuning
+                self._trial(cell, text, split, self._searched) for text in cell.points for split in self._study.tuning
             ]
             if self._searched is not self._populations:
-                self._cut.update(trial.name for _, trial in cell.search)
+                self._cut.update(trial.name for trial in cell.search)
 
     def _trial(self, cell: GridCell, point: str, split: Split, populations: Populations) -> Trial:
         dataset, algorithm = cell.dataset.name, cell.space.algorithm
@@ -214,13 +207,12 @@ class Course:
     def _choose(self, cell: GridCell) -> None:
         """Choose the point with the best mean, the first of equal ones, once all trials of the search have ended."""
         # Trials tend to end in order, so the last ones decide fastest.
-        if not all(trial.name in self._results for _, trial in reversed(cell.search)):
+        if not all(trial.name in self._results for trial in reversed(cell.search)):
             return
         column = str(self._study.table.select_by)
         values: dict[str, list[float | None]] = {text: [] for text in cell.points}
-        for text, trial in cell.search:
-            result = self._results[trial.name]
-            values[text].append(result.metrics.get(column) if result.status == "done" else None)
+        for trial in cell.search:
+            values[trial.point].append(self._results[trial.name].metrics.get(column))
         best = best_point(values, column)
         cell.winner, cell.lost = best and best[0], best is None
 

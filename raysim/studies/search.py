@@ -16,7 +16,7 @@ from raysim.plots.charts import HALF, HEIGHT, WIDE, Chart, chart, single_axes
 from raysim.plots.panels import FORMATS, Panel, Values
 from raysim.plots.style import INK, MUTED, Stroke, themed, to_svg
 from raysim.studies.read import Findings, TrialRow, keys_of
-from raysim.studies.statistics import complete_mean
+from raysim.studies.statistics import complete, complete_mean
 from raysim.studies.words import MetricColumn, point_text, value_text
 
 RANKED = 12  # points that a ranking has room for
@@ -45,12 +45,11 @@ class SearchedPoint:
     @property
     def complete(self) -> list[float]:
         """The values; empty if a trial was lost, and then the point cannot win."""
-        known = [value for value in self.values if value is not None]
-        return known if len(known) == len(self.values) else []
+        return complete(self.values)
 
     @property
     def mean(self) -> float | None:
-        return complete_mean(self.complete)
+        return complete_mean(self.values)
 
     @property
     def std(self) -> float | None:

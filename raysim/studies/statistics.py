@@ -32,48 +32,42 @@ class SignedRank(NamedTuple):
     """Outcome of Wilcoxon's signed-rank test.
 
     Args:
-        pairs: number of differing pairs.
+        differing: pairs with a difference, which the test ranks.
         p: two-sided p; None if no pair differs.
         method: computation of p.
         direction: 1 if the positive differences have the larger sum of ranks, -1 if the negative ones, else 0.
     """
 
-    pairs: int
-    p: float | None
-    method: Method
-    direction: int
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Difference of an algorithm to the baseline, over their common pairs, with Wilcoxon's signed-rank test.
-
-    Args:
-        pairs: number of (seed, fold, partition) that both have.
-        unpaired: trials of either one without a partner that has ended well.
-        mean: mean difference; NaN without pairs.
-        baseline: the baseline's mean over the pairs; NaN without pairs.
-        differing: pairs with a difference, which the test ranks.
-        p: two-sided p; None if no pair differs.
-        method: computation of p.
-        direction: sign of the test; see `SignedRank`.
-        p_holm: p corrected for the algorithms of the data set; None if p is.
-    """
-
-    pairs: int
-    unpaired: int
-    mean: float
-    baseline: float
     differing: int
     p: float | None
     method: Method
     direction: int
-    p_holm: float | None = None
 
     @property
     def p_least(self) -> float | None:
         """Smallest p that so few pairs allow: 2 / 2^n, if all differences have one sign."""
         return 2.0 ** (1 - self.differing) if self.differing else None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Difference of an algorithm to the baseline, over their common pairs.
+
+    Args:
+        test: Wilcoxon's signed-rank test of the pairs.
+        pairs: number of (seed, fold, partition) that both have.
+        unpaired: trials of either one without a partner that has ended well.
+        mean: mean difference; NaN without pairs.
+        baseline: the baseline's mean over the pairs; NaN without pairs.
+        p_holm: p corrected for the algorithms of the data set; None if p is.
+    """
+
+    test: SignedRank
+    pairs: int
+    unpaired: int
+    mean: float
+    baseline: float
+    p_holm: float | None = None
 
     @property
     def relative(self) -> float | None:
@@ -96,7 +90,7 @@ class Difference:
 
     @property
     def _agrees(self) -> bool:
-        return self.direction * round(self.mean, DIGITS) > 0
+        return self.test.direction * round(self.mean, DIGITS) > 0
 
 
 @dataclass(frozen=True)
@@ -133,6 +127,11 @@ class ResultRow:
         """Standard deviation over (seed, fold, partition), with n - 1 in the denominator; None below two."""
         return mean_and_std(self.values.values())[1]
 
+    @property
+    def significant(self) -> bool:
+        """Whether the algorithm differs significantly from the baseline."""
+        return self.difference is not None and self.difference.significant
+
 
 def rows_of(study: Findings) -> list[ResultRow]:
     """Return a row for each data set and algorithm; p is corrected over the algorithms of a data set."""
@@ -165,7 +164,7 @@ def tallies_of(study: Findings) -> dict[tuple[str, str], Contest]:
     for dataset in study.datasets:
         counting = {name: [each for each in study.of(dataset, name) if each.counts] for name in study.algorithms}
         compared = [_difference(counting[one], counting[other], study.metric) for one, other in pairs]
-        for (one, other), each, p in zip(pairs, compared, holm([each.p for each in compared]), strict=True):
+        for (one, other), each, p in zip(pairs, compared, holm([each.test.p for each in compared]), strict=True):
             if each.pairs:
                 is_tie = not replace(each, p_holm=p).significant
                 is_win = is_better(study.metric, each.mean, 0.0)
@@ -174,11 +173,17 @@ def tallies_of(study: Findings) -> dict[tuple[str, str], Contest]:
     return found
 
 
-def complete_mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean of a point's trials; None if any trial has no finite value."""
+def complete(values: Iterable[float | None]) -> list[float]:
+    """Return the values of a point's trials; nothing if any trial has no finite value."""
     every = list(values)
     known = [value for value in every if value is not None and isfinite(value)]
-    return mean_and_std(known)[0] if known and len(known) == len(every) else None
+    return known if len(known) == len(every) else []
+
+
+def complete_mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of a point's trials; None if any trial has no finite value, or there is none."""
+    known = complete(values)
+    return mean_and_std(known)[0] if known else None
 
 
 def best_point(values: Mapping[Key, Iterable[float | None]], column: str) -> tuple[Key, float] | None:
@@ -299,16 +304,12 @@ def _difference(ours: Sequence[TrialRow], baseline: Sequence[TrialRow], metric: 
     }
     ahead = _by_unit((split.unit, value - other) for split, (value, other) in both.items())
     base = _by_unit((split.unit, other) for split, (_, other) in both.items())
-    test = signed_rank(ahead.values())
     return Difference(
+        test=signed_rank(ahead.values()),
         pairs=len(ahead),
         unpaired=len(left.keys() | right.keys()) - len(both),
         mean=mean_and_std(ahead.values())[0],
         baseline=mean_and_std(base.values())[0],
-        differing=test.pairs,
-        p=test.p,
-        method=test.method,
-        direction=test.direction,
     )
 
 
@@ -323,7 +324,7 @@ def _by_unit(values: Iterable[tuple[Unit, float]]) -> dict[Unit, float]:
 
 def _corrected(rows: Sequence[ResultRow]) -> list[ResultRow]:
     compared = [row.difference for row in rows]
-    corrected = holm([each.p if each else None for each in compared])
+    corrected = holm([each.test.p if each else None for each in compared])
     return [
         replace(row, difference=replace(each, p_holm=p) if each else None)
         for row, each, p in zip(rows, compared, corrected, strict=True)

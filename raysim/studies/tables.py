@@ -41,11 +41,9 @@ def means(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
     lines, best = [], []
     for name in study.datasets:
         own = [row for row in rows if row.dataset == name]
-        lines.append(
-            [(column.spread(row.mean, row.std), bool(row.difference and row.difference.significant)) for row in own]
-        )
+        lines.append([(column.spread(row.mean, row.std), row.significant) for row in own])
         best.append(best_rows([row.mean for row in own], column.metric.best))
-    return _table({"data set": study.datasets}, study.algorithms, lines, best)
+    return _table(study.datasets, study.algorithms, lines, best)
 
 
 def contests(study: Findings) -> ResultTable:
@@ -74,7 +72,7 @@ def differences(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
         lines.append([(_average_text(name, study, found, column), False) for name in study.algorithms])
         ahead = [found[name] * (name != study.baseline) if name in found else None for name in study.algorithms]
         best.append(best_rows(ahead, column.metric.best))
-    return _table({"data set": names}, study.algorithms, lines, best)
+    return _table(names, study.algorithms, lines, best)
 
 
 def details(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
@@ -99,7 +97,7 @@ def details(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
         column("n", lambda row: str(row.n)),
         replace(tested("difference, %", lambda each: percent(each.relative)), starred=significant),
         tested("pairs", lambda each: str(each.pairs)),
-        tested("p", lambda each: p_value(each.p)),
+        tested("p", lambda each: p_value(each.test.p)),
         tested("p, Holm", lambda each: p_value(each.p_holm)),
         *(column(_time_title(study, name), partial(_time_text, study, column=name)) for name in times),
         column("hyper-parameters", lambda row: point_text(row.point)),
@@ -194,22 +192,22 @@ def _counted(trials: Sequence[TrialRow], planned: int | None) -> str:
 
 
 def _table(
-    keys: Mapping[str, Sequence[str]],
-    headings: Sequence[str],
+    datasets: Sequence[str],
+    algorithms: Sequence[str],
     lines: Sequence[Sequence[Cell]],
     best: Sequence[frozenset[int]],
 ) -> ResultTable:
-    """Return a table from its lines; `best` has the best cells of each line."""
+    """Return a table from its lines, one for each data set; `best` has the best cells of each line."""
     columns = [
         TableColumn(
-            heading,
+            algorithm,
             [line[place][0] for line in lines],
             best=frozenset(row for row, places in enumerate(best) if place in places),
             starred=frozenset(row for row, line in enumerate(lines) if line[place][1]),
         )
-        for place, heading in enumerate(headings)
+        for place, algorithm in enumerate(algorithms)
     ]
-    return ResultTable(columns, [TableColumn(title, cells) for title, cells in keys.items()])
+    return ResultTable(columns, [TableColumn("data set", datasets)])
 
 
 def _ahead(row: ResultRow) -> float | None:
@@ -224,10 +222,10 @@ def _ahead(row: ResultRow) -> float | None:
 
 
 def _difference_cell(row: ResultRow, column: MetricColumn) -> Cell:
-    if row.difference is None and row.mean is not None:
-        return f"({column.text(row.mean)})", False
-    each = row.difference
-    return (ABSENT, False) if each is None or each.relative is None else (percent(each.relative), each.significant)
+    if row.difference is None:
+        return (ABSENT if row.mean is None else f"({column.text(row.mean)})"), False
+    relative = row.difference.relative
+    return percent(relative), row.significant and relative is not None
 
 
 def _average_text(name: str, study: Findings, found: Mapping[str, float], column: MetricColumn) -> str:

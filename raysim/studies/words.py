@@ -130,7 +130,7 @@ def caption(study: Findings, rows: Sequence[ResultRow]) -> str:
     heading, baseline = MetricColumn.of(study.metric).heading, study.baseline
     if not _has_baseline(rows):
         return f"{heading}. {baseline}, the baseline, has no results, so there are no differences to it and no tests."
-    pairs = sorted({count for row in rows if row.difference and (count := row.difference.differing)})
+    pairs = sorted({count for row in rows if row.difference and (count := row.difference.test.differing)})
     many = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}" if pairs else ""
     counted = f" of n = {many} differing pairs" if many else ""
     return (
@@ -196,19 +196,20 @@ def _notes_on_comparison(row: ResultRow) -> Iterator[str]:
         return
     if each.relative is None:
         yield "no relative difference, because the baseline's mean is 0"
-    if not each.differing:
+    differing = each.test.differing
+    if not differing:
         yield "no p, because no pair differs"
         return
-    if each.pairs > each.differing:
-        yield f"the test leaves out pairs without a difference ({each.pairs - each.differing} of {each.pairs})"
-    if each.differing < FEW:
-        pairs = "pairs" if each.differing > 1 else "pair"
-        yield f"p cannot be below {each.p_least:.2g} with {each.differing} differing {pairs}"
+    if each.pairs > differing:
+        yield f"the test leaves out pairs without a difference ({each.pairs - differing} of {each.pairs})"
+    if differing < FEW:
+        pairs = "pairs" if differing > 1 else "pair"
+        yield f"p cannot be below {each.test.p_least:.2g} with {differing} differing {pairs}"
     if each.contradictory:
         yield "the mean does not point in the test's direction, so the difference has no star and counts as a tie"
-    if each.method == "normal approximation":
+    if each.test.method == "normal approximation":
         yield "p by the normal approximation, with a continuity correction"
-    if each.method == "exact with ties":
+    if each.test.method == "exact with ties":
         yield "p over all signs of the differences, because some are equal"
 
 
