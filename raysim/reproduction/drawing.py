@@ -74,7 +74,8 @@ def _check_columns(figure: Figure, study: Findings) -> None:
     for column in dict.fromkeys(column for _, _, column in places):
         at = [(dataset, algorithm) for dataset, algorithm, own in places if own == column]
         trials = [trial for dataset, algorithm in at for trial in study.counting(dataset, algorithm)]
-        names = dict.fromkeys(name for trial in trials for name in (*trial.metrics, *study.columns(trial)))
+        final = [name for trial in trials for name in trial.metrics if trial.value(name) is not None]
+        names = dict.fromkeys([*final, *(name for trial in trials for name in study.columns(trial))])
         if trials:
             check_known(f"figure {figure.table.title!r}: column {column!r}", column, names)
 

@@ -7,10 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
-
 from partitioning.common.disk import write_whole
-from partitioning.common.paths import read_parquet, read_text
+from partitioning.common.paths import read_text
 from partitioning.common.text import printable_lines
 from raysim.common.distribution import VERSION
 from raysim.common.errors import InputError, StoppedError
@@ -21,12 +19,14 @@ from raysim.reproduction.needed import check_data
 from raysim.reproduction.page import RECORD, as_markdown, section
 from raysim.reproduction.provenance import commit, digest, machine, setting_of
 from raysim.reproduction.verdict import JudgedClaim, StudyNumbers
+from raysim.simulation.options import RunOptions
+from raysim.simulation.stop import Stop
 from raysim.store.config_file import FREE
 from raysim.studies.concluding import conclude
 from raysim.studies.folder import STUDY
-from raysim.studies.read import read_findings
+from raysim.studies.read import Findings, read_findings
 from raysim.studies.showing import Board
-from raysim.studies.studying import study
+from raysim.studies.studying import run_study
 
 PAGE, FIGURES = "claims.md", "figures"
 
@@ -40,8 +40,11 @@ def reproduce(
     *,
     full: bool = False,
     changes: Iterable[str] = (),
+    actors: int | None = None,
+    inline: bool = False,
+    address: str | None = None,
     watcher: Board | None = None,
-    **options: Any,
+    stop: Stop | None = None,
 ) -> tuple[Path, tuple[JudgedClaim, ...]]:
     """Run or continue the study of a paper's table or figure; judge its claims and draw its figures.
 
@@ -50,8 +53,7 @@ def reproduce(
         out: folder, either new or of the same study; default `runs/NAME-TIME`.
         full: use the paper's setting, not the reduced one.
         changes: `key.path=value` each, applied to the study.
-        watcher: observer of the study; by default it shows nothing.
-        options: further arguments of `raysim.study`.
+        actors, inline, address, watcher, stop: as for `raysim.study`.
 
     Returns:
         The folder, with the study, the judged claims and the figures; and the judged claims.
@@ -69,14 +71,16 @@ def reproduce(
     begun = commit()
     tables, board = reproduction.study(full, changes), watcher or Board()
     check_data(tables, board.notice)
+    options = RunOptions(actors, inline, address, watcher=board, stop=stop or Stop())
     try:
-        study(tables, folder, watcher=board, **options)
+        run_study(tables, folder, (), options, board, _conclude_if_failed)
     except StoppedError:
         # `raysim study` would also continue, but neither judge nor draw.
-        remedy = f"; continue with: {_again(name, folder, full, changes)}" if (folder / STUDY).is_file() else ""
-        raise StoppedError(f"stopped{remedy}") from None
-    claims = judge(reproduction, folder, full)
-    record = {**record_of(reproduction, folder, claims, full, changes), "figures": draw(reproduction, folder)}
+        again = _again(name, folder, full, changes, options)
+        raise StoppedError(f"stopped; continue with: {again}" if (folder / STUDY).is_file() else "stopped") from None
+    found = read_findings(folder)
+    claims = judge(reproduction, found, full)
+    record = {**record_of(reproduction, found, claims, full, changes), "figures": draw(reproduction, found)}
     record |= origin(folder, begun)
     with write_whole(folder / RECORD) as aside:
         aside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
@@ -86,40 +90,47 @@ def reproduce(
     return folder, claims
 
 
-def _again(name: str, folder: Path, full: bool, changes: Iterable[str]) -> str:
+def _conclude_if_failed(folder: Path, failed: Mapping[str, str]) -> None:
+    """Write the report of a study whose claims are not judged; with them, it is written at the end."""
+    if failed:
+        conclude(folder)
+
+
+def _again(name: str, folder: Path, full: bool, changes: Iterable[str], options: RunOptions) -> str:
     asked = [word for change in changes for word in ("--set", change)]
-    return shlex.join(["raysim", "reproduce", name, *(["--full"] if full else []), *asked, "--out", str(folder)])
+    place = ["--inline"] if options.inline else []
+    place += ["--address", options.address] if options.address else []
+    words = [name, *(["--full"] if full else []), *asked, "--out", str(folder), *place]
+    return shlex.join(["raysim", "reproduce", *words])
 
 
-def judge(reproduction: Reproduction, folder: Path, full: bool) -> tuple[JudgedClaim, ...]:
-    """Judge the claims by a study's folder. A reduced setting cannot test claims with `full`."""
-    numbers = StudyNumbers(folder)
+def judge(reproduction: Reproduction, found: Findings, full: bool) -> tuple[JudgedClaim, ...]:
+    """Judge the claims by a study's trials. A reduced setting cannot test claims with `full`."""
+    numbers = StudyNumbers(found)
     claims = reproduction.claims
     return tuple(JudgedClaim(claim) if claim.full and not full else numbers.judge(claim) for claim in claims)
 
 
-def draw(reproduction: Reproduction, folder: Path) -> list[dict[str, str | None]]:
+def draw(reproduction: Reproduction, found: Findings) -> list[dict[str, str | None]]:
     """Draw the figures into a study's folder. Return title and file each; None without data to draw."""
-    study = read_findings(folder)
     figures: list[dict[str, str | None]] = []
     for number, figure in enumerate(reproduction.figures, 1):
         file = f"{FIGURES}/{number}.svg"
-        svg = drawn(f"paper{number}", figure, study)
+        svg = drawn(f"paper{number}", figure, found)
         if svg:
-            (folder / FIGURES).mkdir(exist_ok=True)
-            with write_whole(folder / file) as aside:
+            (found.folder / FIGURES).mkdir(exist_ok=True)
+            with write_whole(found.folder / file) as aside:
                 aside.write_text(as_file(svg), encoding="utf-8")
         else:
-            (folder / file).unlink(missing_ok=True)
+            (found.folder / file).unlink(missing_ok=True)
         figures.append({"title": figure.table.title, "file": file if svg else None})
     return figures
 
 
 def record_of(
-    reproduction: Reproduction, folder: Path, claims: Iterable[JudgedClaim], full: bool, changes: Iterable[str]
+    reproduction: Reproduction, found: Findings, claims: Iterable[JudgedClaim], full: bool, changes: Iterable[str]
 ) -> Mapping[str, Any]:
     """Return the record of a reproduction for the results page."""
-    trials = read_parquet(folder / "trials.parquet", columns=["seconds", "status"])
     set_by_hand = [change for change in changes if change.partition("=")[0].strip() not in ELSEWHERE]
     return {
         "name": reproduction.name,
@@ -129,9 +140,9 @@ def record_of(
         "setting": setting_of(reproduction, full),
         "differs": [] if full else [[key, theirs, ours] for key, theirs, ours in differences(reproduction)],
         "version": VERSION,
-        "trials": trials.num_rows,
-        "not_done": trials.filter(pc.field("status") != "done").num_rows,
-        "seconds": round(sum(trials["seconds"].to_pylist()), 1),
+        "trials": len(found.trials),
+        "not_done": sum(each.status != "done" for each in found.trials),
+        "seconds": round(sum(each.seconds or 0.0 for each in found.trials), 1),
         "claims": [_row(each) for each in claims],
     }
 

@@ -1,12 +1,11 @@
 """Verdicts: a claim's number on each split of a study, and whether they meet its condition."""
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +18,11 @@ from raysim.common.errors import InputError, check_known
 from raysim.common.names import CLIENTS
 from raysim.common.statistics import mean_and_std
 from raysim.reproduction.claim import TAKEN, Claim, growth, reached, round_of
-from raysim.studies.folder import VIRTUAL_TIME
-from raysim.studies.read import lost_in, metrics_of
+from raysim.studies.folder import TRIALS, VIRTUAL_TIME
+from raysim.studies.read import Findings, TrialRow, metrics_of
+from raysim.studies.split import Split
 
 Verdict = Literal["holds", "holds in direction", "does not hold", "not tested here"]
-
-Split = tuple[int, int | None, int | None, int | None]
-"""Seed, test fold, validation fold and seed of the partition."""
 
 
 @dataclass(frozen=True)
@@ -66,29 +63,17 @@ class JudgedClaim:
         return "holds in direction" if self.claim.met_by(self.mean) else "does not hold"
 
 
+@dataclass(frozen=True)
 class StudyNumbers:
-    """Numbers of a finished study, and verdicts from them.
+    """Numbers of a finished study, and verdicts from them."""
 
-    Args:
-        folder: folder of the study.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    @cached_property
-    def _table(self) -> pa.Table:
-        return read_parquet(self._folder / "trials.parquet")
-
-    @cached_property
-    def _trials(self) -> list[dict[str, Any]]:
-        return [row for row in self._table.to_pylist() if row["chosen"] and row["stage"] == "final"]
+    study: Findings
 
     @cached_property
     def _lost(self) -> list[tuple[str, str]]:
         """Data set and algorithm of each trial that has not ended well, and of each algorithm without a winner."""
-        failed = [(row["dataset"], row["algorithm"]) for row in self._trials if row["status"] != "done"]
-        return [*failed, *lost_in(self._table)]
+        counting = [each for each in self.study.trials if each.counts]
+        return [*((each.dataset, each.algorithm) for each in counting if each.status != "done"), *self.study.lost]
 
     def judge(self, claim: Claim) -> JudgedClaim:
         """Judge a claim; raise InputError if the study cannot have its number."""
@@ -99,7 +84,7 @@ class StudyNumbers:
             numbers = tuple(self._numbers(claim).values())
         except InputError as error:
             raise InputError(f"claim {claim.says!r}: {error}") from None
-        tried = {*self._lost, *((row["dataset"], row["algorithm"]) for row in self._trials)}
+        tried = {*self._lost, *((each.dataset, each.algorithm) for each in self.study.trials if each.counts)}
         is_tested = datasets <= {dataset for dataset, _ in tried} and names <= {name for _, name in tried}
         return JudgedClaim(claim, numbers, lost if numbers or is_tested else 0)
 
@@ -129,25 +114,22 @@ class StudyNumbers:
 
     def _values(self, claim: Claim, dataset: str, algorithm: str) -> dict[Split, float]:
         """Return a column's value on each split with a finished trial."""
-        wanted = (dataset, algorithm, "done")
-        here = [row for row in self._trials if (row["dataset"], row["algorithm"], row["status"]) == wanted]
+        here = self.study.counting(dataset, algorithm)
         if claim.take == "population":
             # All trials of a seed have the same clients; they differ only in the held-out ones.
-            trials = {(row["seed"], None, None, row.get("partition_seed")): row["trial"] for row in here}
-            return {split: self._of_clients(claim.column, trial) for split, trial in sorted(trials.items())}
-        return {
-            (row["seed"], row["fold"], row["validation"], row.get("partition_seed")): self._value(claim, row)
-            for row in here
-        }
+            trials = {Split(each.split.seed, partition=each.split.partition): each.folder for each in here}
+            order = sorted(trials, key=lambda split: (split.seed, split.partition or 0))
+            return {split: self._of_clients(claim.column, trials[split]) for split in order}
+        return {each.split: self._value(claim, each) for each in here}
 
-    def _value(self, claim: Claim, row: Mapping[str, Any]) -> float:
+    def _value(self, claim: Claim, trial: TrialRow) -> float:
         if claim.take == "final" and claim.client is None:
-            return _final(claim, row)
-        path = metrics_of(self._folder, row["trial"], row["algorithm"])
+            return _final(claim.column, trial)
+        path = metrics_of(self.study.folder, trial.folder, trial.algorithm)
         if claim.client is not None:
-            return _of_client(claim.client, claim.column, row["trial"], path and path.with_name(CLIENTS))
+            return _of_client(claim.client, claim.column, trial.folder, path and path.with_name(CLIENTS))
         if path is None:
-            raise InputError(f"trial {row['trial']} has no metrics.parquet: must have its run; run the study again")
+            raise InputError(f"trial {trial.folder} has no metrics.parquet: must have its run; run the study again")
         table = read_parquet(path)
         check_known(f"column {claim.column!r} of {path}", claim.column, table.schema.names)
         rounds, values = _counting(table, claim)
@@ -161,24 +143,22 @@ class StudyNumbers:
 
     def _of_clients(self, column: str, trial: str) -> float:
         """Return a number about all clients of a trial's population."""
-        config = tomllib.loads(read_text(self._folder / "trials" / trial / "config.toml"))
+        config = tomllib.loads(read_text(self.study.folder / "trials" / trial / "config.toml"))
         numbers = asdict(summarise(Population.open(config["data"]["population"]).class_counts))
         known = [name for name, value in numbers.items() if isinstance(value, int | float)]
         check_known(f"column {column!r} of a population", column, known)
         return float(numbers[column])
 
 
-def _final(claim: Claim, row: Mapping[str, Any]) -> float:
-    """Return a column of the selected model, from the row of a trial."""
-    value = row.get(claim.column)
-    if value is None and claim.column.startswith(VIRTUAL_TIME):
+def _final(column: str, trial: TrialRow) -> float:
+    """Return a column of a trial's selected model."""
+    value = trial.metrics.get(column)
+    if value is None and column.startswith(VIRTUAL_TIME):
         return inf  # a target that the trial did not reach
-    check_known(f"column {claim.column!r} of trials.parquet", claim.column, row)
+    check_known(f"column {column!r} of {TRIALS}", column, trial.metrics)
     if value is None:
-        raise InputError(
-            f"trial {row['trial']} has no {claim.column}: must be measured in each trial; correct the claim"
-        )
-    return float(value)
+        raise InputError(f"trial {trial.folder} has no {column}: must be measured in each trial; correct the claim")
+    return value
 
 
 def _of_client(client: str, column: str, trial: str, path: Path | None) -> float:

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class TrialRow:
         status: "done", "diverged" or "failed".
         folder: folder of its run in `trials/`.
         seconds: time of its rounds; None if unknown.
-        metrics: final metrics with a finite value.
+        metrics: final metrics by column; None without a value.
     """
 
     dataset: str
@@ -57,7 +58,7 @@ class TrialRow:
     status: str
     folder: str
     seconds: float | None
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, float | None]
 
     @property
     def counts(self) -> bool:
@@ -65,8 +66,9 @@ class TrialRow:
         return self.is_final and self.is_chosen
 
     def value(self, metric: str) -> float | None:
-        """Return a final metric; None if the trial did not end well, or the metric is undefined."""
-        return self.metrics.get(metric) if self.status == "done" else None
+        """Return a finite final metric; None if the trial did not end well, or the metric is undefined."""
+        value = self.metrics.get(metric) if self.status == "done" else None
+        return value if value is not None and isfinite(value) else None
 
 
 @dataclass(frozen=True)
@@ -233,7 +235,7 @@ def trial_rows(table: pa.Table) -> Iterator[TrialRow]:
             status=row["status"],
             folder=row["trial"],
             seconds=row.get("seconds"),
-            metrics={name: row[name] for name in metrics if row[name] is not None and np.isfinite(row[name])},
+            metrics={name: row[name] for name in metrics},
         )
 
 

@@ -67,7 +67,7 @@ def study(
     """
     board = watcher or Board()
     options = RunOptions(actors, inline, address, watcher=board, stop=stop or Stop())
-    return run_study(config, out, changes, options, board, conclude)
+    return run_study(config, out, changes, options, board, lambda folder, _: conclude(folder))
 
 
 def run_study(
@@ -76,7 +76,7 @@ def run_study(
     changes: Iterable[str],
     options: RunOptions,
     board: Board,
-    write: Callable[[Path], object],
+    write: Callable[[Path, Mapping[str, str]], object],
 ) -> StudyProgress:
     """Run the trials of a study; see `study`.
 
@@ -84,7 +84,7 @@ def run_study(
         config, out, changes: as for `study`.
         options: options of each trial.
         board: observer of the study.
-        write: called with the study's folder after the trials, to write its tables and report.
+        write: called after the trials, with the study's folder and the errors of failed trials, to write its report.
     """
     plan, folder = _opened(config, out, changes)
     runner = runner_for(plan, folder / "trials", options, board.notice)
@@ -96,7 +96,7 @@ def run_study(
         for text in course.lost().values():
             board.notice(text)
         board.phase("writing the tables and the report")
-        write(folder)
+        write(folder, failed)
     if failed:
         name, text = next(iter(failed.items()))
         raise RuntimeError(

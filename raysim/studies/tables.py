@@ -243,7 +243,7 @@ def _time_title(study: Findings, column: str) -> str:
 def _time_text(study: Findings, row: ResultRow, column: str) -> str:
     """Return the mean virtual time to a target over the trials that reached it, and their number if not all did."""
     trials = study.counting(row.dataset, row.algorithm)
-    reached = [each.metrics[column] for each in trials if column in each.metrics]
+    reached = [seconds for each in trials if (seconds := each.value(column)) is not None]
     if not reached:
         return ABSENT
     text = human_seconds(sum(reached) / len(reached))

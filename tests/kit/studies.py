@@ -24,7 +24,7 @@ def quick_study(
 ) -> StudyProgress:
     """Do what `raysim.study` does, without writing the tables and the report."""
     board = options.setdefault("watcher", Board())
-    return run_study(config, out, changes, RunOptions(**options), board, lambda folder: None)
+    return run_study(config, out, changes, RunOptions(**options), board, lambda folder, failed: None)
 
 
 def stamps(folder: Path) -> dict[str, int]:

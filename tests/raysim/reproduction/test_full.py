@@ -87,13 +87,13 @@ def test_the_full_setting_takes_its_first_rounds(name: str, root: Path, tmp_path
         write_idx(root / "MNIST/raw", train=MNIST_ROWS[name])
     changes = [f"data.root={root}", *SMALLER.get(name, ())]
     study(shortened(reproduction.study(full=True)), run, changes=changes, inline=True)
-    trials = read_findings(run).trials
-    assert trials
-    assert {trial.status for trial in trials} == {"done"}
-    measured = StudyNumbers(run)
+    found = read_findings(run)
+    assert found.trials
+    assert {trial.status for trial in found.trials} == {"done"}
+    measured = StudyNumbers(found)
     for claim in reproduction.claims:
         measured.judge(claim.model_copy(update=LAST if claim.take in OF_ROUNDS else {}))
-    assert any(figure["file"] for figure in draw(reproduction, run)) or not reproduction.figures
+    assert any(figure["file"] for figure in draw(reproduction, found)) or not reproduction.figures
 
 
 def shortened(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from raysim.reproduction.claim import Claim
 from raysim.reproduction.file import Reproduction, differences
 from raysim.reproduction.verdict import JudgedClaim, StudyNumbers
 from raysim.studies.folder import LOST
+from raysim.studies.read import Findings, lost_in, trial_rows
 
 ACCURACIES = {"fedavg": [0.80, 0.82, 0.84], "fedbn": [0.85, 0.90, 0.83], "fedavg-2": [0.5, 0.6, 0.7]}
 
@@ -40,8 +41,13 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _row(name: str, seed: int, **more: Any) -> dict[str, Any]:
-    where = {"dataset": "digits", "algorithm": name, "seed": seed, "fold": None, "validation": None}
+    where = {"dataset": "digits", "algorithm": name, "point": "{}", "seed": seed, "fold": None, "validation": None}
     return {**where, "stage": "final", "chosen": True, "status": "done", "trial": f"{name}-{seed}", **more}
+
+
+def numbers_of(folder: Path) -> StudyNumbers:
+    table = pq.read_table(folder / "trials.parquet")
+    return StudyNumbers(Findings(folder, {}, "", tuple(trial_rows(table)), lost_in(table)))
 
 
 def _curve(folder: Path, values: list[float]) -> None:
@@ -110,7 +116,7 @@ def claim(**keys: Any) -> Claim:
     ],
 )
 def test_verdicts(study: Path, keys: dict[str, Any], numbers: list[float], verdict: str) -> None:
-    judged = StudyNumbers(study).judge(claim(**keys))
+    judged = numbers_of(study).judge(claim(**keys))
     assert judged.numbers == pytest.approx(numbers, abs=1e-4, nan_ok=True)
     assert judged.verdict == verdict
 
@@ -123,7 +129,7 @@ def test_a_client_s_own_number_is_in_the_table_of_clients(tmp_path: Path) -> Non
         pq.write_table(pa.table(clients), folder / "clients.parquet")
     rows = [_row("fedavg", seed, test_accuracy=0.3) for seed in (1, 2)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "trials.parquet")
-    measured = StudyNumbers(tmp_path)
+    measured = numbers_of(tmp_path)
     assert measured.judge(claim(client="va", above=0)).numbers == (0.6, 0.8)
     with pytest.raises(InputError, match=r"client 'vaa'.*va"):
         measured.judge(claim(client="vaa", above=0))
@@ -138,21 +144,21 @@ def test_each_partition_has_its_own_number(tmp_path: Path) -> None:
     rows = [_row("fedavg", 1, test_accuracy=0.2 * drawn, partition_seed=drawn) for drawn in (1, 2)]
     rows += [_row("fedbn", 1, test_accuracy=0.3 * drawn, partition_seed=drawn) for drawn in (1, 2)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "trials.parquet")
-    measured = StudyNumbers(tmp_path)
+    measured = numbers_of(tmp_path)
     assert measured.judge(claim(above=0)).numbers == (0.2, 0.4)
     leads = measured.judge(claim(algorithm="fedbn", minus="fedavg", above=0)).numbers
     assert leads == pytest.approx((0.1, 0.2))
 
 
 def test_the_spread_is_over_the_splits(study: Path) -> None:
-    judged = StudyNumbers(study).judge(claim(above=0))
+    judged = numbers_of(study).judge(claim(above=0))
     assert judged.mean == pytest.approx(0.82) and judged.spread == pytest.approx(0.02)
     assert JudgedClaim(claim(above=0), (0.5,)).spread is None
 
 
 def test_who_never_is_at_a_level_is_infinitely_late(study: Path) -> None:
     late = {"minus": "fedavg", "take": "reached", "level": 0.845, "relative": True, "below": 0}
-    judged = StudyNumbers(study).judge(claim(algorithm="fedbn", **late))
+    judged = numbers_of(study).judge(claim(algorithm="fedbn", **late))
     assert judged.numbers[:2] == (-1, -1) and judged.verdict == "does not hold"
     assert np.isnan(JudgedClaim(claim(below=5), (float("inf"), 4.0)).spread or 0)
 
@@ -163,7 +169,7 @@ def test_what_is_no_number_bears_nothing_out(tmp_path: Path) -> None:
         _curve(tmp_path / "trials" / f"fedavg-{place}" / "fedavg", values)
     rows = [_row("fedavg", seed, test_accuracy=0.0) for seed in (1, 2)] + [_row("fedbn", 1, test_accuracy=None)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "trials.parquet")
-    measured = StudyNumbers(tmp_path)
+    measured = numbers_of(tmp_path)
     for keys in ({"take": "best"}, {"take": "least"}, {"minus": "fedavg", "relative": True}):
         judged = measured.judge(claim(**keys, above=-1))
         assert np.isnan(judged.numbers).tolist() == [True, True] and judged.verdict == "does not hold"
@@ -175,12 +181,12 @@ def test_what_is_no_number_bears_nothing_out(tmp_path: Path) -> None:
 def test_the_second_of_a_name_is_the_first_of_its_run(tmp_path: Path) -> None:
     _curve(tmp_path / "trials" / "fedavg-2-1" / "fedavg", [0.5, 0.7])
     pq.write_table(pa.Table.from_pylist([_row("fedavg-2", 1, test_accuracy=0.6)]), tmp_path / "trials.parquet")
-    assert StudyNumbers(tmp_path).judge(claim(algorithm="fedavg-2", take="last", above=0)).numbers == (0.7,)
+    assert numbers_of(tmp_path).judge(claim(algorithm="fedavg-2", take="last", above=0)).numbers == (0.7,)
 
 
 def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
     with pytest.raises(InputError, match=r"claim 'it': .*test_acuracy.*test_accuracy"):
-        StudyNumbers(study).judge(claim(column="test_acuracy", above=0))
+        numbers_of(study).judge(claim(column="test_acuracy", above=0))
 
 
 @pytest.mark.parametrize(
@@ -278,7 +284,7 @@ def test_a_population_is_measured(study: Path, tmp_path: Path) -> None:
         (tmp_path / "trials" / f"fedavg-{seed}").mkdir(parents=True)
         (tmp_path / "trials" / f"fedavg-{seed}" / "config.toml").write_text(config, encoding="utf-8")
     pq.write_table(pq.read_table(study / "trials.parquet"), tmp_path / "trials.parquet")
-    measured = StudyNumbers(tmp_path)
+    measured = numbers_of(tmp_path)
     for column, number in (("min", 1), ("max", 3), ("mean", 2), ("std", 1), ("c_score", 2 / 3)):
         judged = measured.judge(claim(column=column, take="population", paper=number, within=1e-9))
         assert judged.verdict == "holds" and len(judged.numbers) == 3
