@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +91,20 @@ def settings(experiment: Experiment, name: str) -> dict[str, str]:
     model = common["model"] = table.pop("model", config["model"])
     if (weights := model.get("weights", "")).endswith(WEIGHTS_SUFFIX):
         # The contents matter, and the file may have moved.
-        common["model"] = {**model, "weights": sha256(Path(weights))}
+        status = Path(weights).stat()
+        common["model"] = {**model, "weights": _sha256(weights, status.st_size, status.st_mtime_ns)}
     if experiment.devices is not None and experiment.devices.table is not None:
         common["devices"] = {"sha256": experiment.devices.digest}
     content = json.dumps({**common, "data": of_data, "fleet": of_fleet, "algorithm": table})
     # A default may be 0 in memory and 0.0 in the written file.
     alike = json.loads(content, parse_int=lambda digits: digits if len(digits) > 15 else float(digits))
     return {key: json.dumps(value) for key, value in flat(alike)}
+
+
+@lru_cache
+def _sha256(path: str, size: int, changed: int) -> str:
+    """Return the sha256 of a file of this size and time of change; all trials of a study hash it once."""
+    return sha256(Path(path))
 
 
 def summary_of(result: AlgorithmResult, targets: Mapping[str, float], here: Mapping[str, str]) -> dict[str, Any]:

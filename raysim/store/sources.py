@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 
 from partitioning.store.files import sha256
 from raysim.config import own
@@ -30,8 +31,7 @@ class OwnSources:
         """Return the modules of an experiment as far as they are loaded."""
         tops = {name.partition(":")[0].partition(".")[0] for name in experiment.named if ":" in name}
         names = frozenset(tops | {module.__name__ for module in experiment.own_code})
-        files = {name: sha256(path) for name, path in _paths(experiment).items()}
-        return cls(names, tuple(map(Path, own.source_folders(experiment.named))), files)
+        return cls(names, tuple(map(Path, own.source_folders(experiment.named))), source_files(experiment.own_code))
 
     def digests(self, names: Iterable[str]) -> dict[str, str]:
         """Return the sha256 of files, also of those that this process has not loaded; missing ones are left out."""
@@ -39,10 +39,10 @@ class OwnSources:
         return {name: self.files.get(name) or sha256(path) for name, path in there.items()}
 
 
-def _paths(experiment: Experiment) -> dict[str, Path]:
-    """Return the files of the user's modules and packages, by path relative to the folder that contains them."""
+def source_files(modules: Iterable[ModuleType]) -> dict[str, str]:
+    """Return the sha256 of the files of modules and packages, by path relative to the folder that contains them."""
     files: dict[str, Path] = {}
-    for module in experiment.own_code:
+    for module in modules:
         # A script from standard input has the name of a file, and none.
         if module.__file__ and Path(module.__file__).exists():
             path = Path(module.__file__).resolve()
@@ -50,4 +50,4 @@ def _paths(experiment: Experiment) -> dict[str, Path]:
             base = path.parent.parent if is_package else path.parent
             paths = path.parent.rglob("*.py") if is_package else [path]
             files |= {str(each.relative_to(base)): each for each in paths}
-    return dict(sorted(files.items()))
+    return {name: sha256(path) for name, path in sorted(files.items())}

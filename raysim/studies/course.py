@@ -1,6 +1,7 @@
 """The course of a study: search each grid, choose the winners, pass their values on, run the winners everywhere."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -83,6 +84,8 @@ class Course:
         self._study, self._populations, self._columns = study, populations, columns
         self._searched = populations if searched is None else searched
         self._cut: set[str] = set()
+        # A module that a trial in this process loads later must not change the identity of the others.
+        self._modules = frozenset(sys.modules)
         self._cells = {
             (dataset.name, name): GridCell(dataset, space)
             for dataset in study.datasets
@@ -202,7 +205,7 @@ class Course:
         experiment = on_population(cell.experiments[point], population.path)
         if populations is not self._populations:
             experiment = moved(experiment, population)
-        return trial_of(dataset, algorithm, point, experiment, population, split)
+        return trial_of(dataset, algorithm, point, experiment, population, split, self._modules)
 
     def _choose(self, cell: GridCell) -> None:
         """Choose the point with the best mean, the first of equal ones, once all trials of the search have ended."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +19,7 @@ from raysim.config.experiment import Experiment
 from raysim.config.read import module_folders, read
 from raysim.store.resume import read_result, settings
 from raysim.store.run_folder import await_free, has_begun, remove_run
-from raysim.store.sources import OwnSources
+from raysim.store.sources import source_files
 from raysim.store.summary import read_summary
 from raysim.studies.folder import VIRTUAL_TIME
 from raysim.studies.split import Split
@@ -77,7 +77,15 @@ class TrialResult:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-def trial_of(dataset: str, algorithm: str, point: str, base: Experiment, population: Population, split: Split) -> Trial:
+def trial_of(
+    dataset: str,
+    algorithm: str,
+    point: str,
+    base: Experiment,
+    population: Population,
+    split: Split,
+    modules: Container[str] = (),
+) -> Trial:
     """Return a trial.
 
     Args:
@@ -87,10 +95,11 @@ def trial_of(dataset: str, algorithm: str, point: str, base: Experiment, populat
         base: experiment of the algorithm at the point, on the population.
         population: clients, before they are split.
         split: seed and folds.
+        modules: names of the modules whose files belong to the trial's identity, if they are the user's own.
     """
     folds = {} if split.fold is None else {"fold": split.fold, "validation": split.validation}
     experiment = base.model_copy(update={"seed": split.seed, "data": base.data.model_copy(update=folds)})
-    of_code = OwnSources.of(experiment).files
+    of_code = source_files(module for module in experiment.own_code if module.__name__ in modules)
     of_data = {"population": view(population, experiment).fingerprint}
     content = {**settings(experiment, experiment.names[0]), **of_code, **of_data}
     identity = text_sha256(json.dumps(content, sort_keys=True))

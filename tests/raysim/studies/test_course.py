@@ -1,7 +1,9 @@
 """The course of a study, fed with records: who wins, what is handed on, and what runs when."""
 
 import json
+import os
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,9 @@ import pytest
 
 import partitioning
 from partitioning import Population
+from raysim.config.experiment import Experiment
 from raysim.data.sources import load
+from raysim.store.resume import _sha256, settings
 from raysim.studies.course import Course
 from raysim.studies.file import Study
 from raysim.studies.statistics import complete_mean
@@ -151,6 +155,35 @@ def test_a_trial_is_known_by_what_its_bytes_depend_on(small: Any, population: Po
     assert not set(names({**small, "rounds": 3})) & set(there)
     fewer = {**small, "study": {**small["study"], "grid": {"*": {"local.lr": [0.3]}}}}
     assert len(set(names(fewer)) & set(there)) == 4
+
+
+def test_a_module_that_is_loaded_later_changes_no_trial(
+    small: dict[str, Any], population: Population, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_of_course.py").write_text("def squared(outputs, y):\n    return (outputs.mean(1) - y) ** 2\n")
+    (tmp_path / "late_of_course.py").write_text("")
+    small["local"] |= {"loss": "own_of_course:squared"}
+    study = Study.of(small, [tmp_path])
+    course = Course(study, {("digits", None): population}, ["validation_accuracy"])
+    ran = course.begin()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import_module("late_of_course")
+    result = TrialResult("done", metrics={"validation_accuracy": 0.5})
+    ran += [later for trial in ran[:] for later in course.end(trial, result)]
+    assert len(ran) == 16 and len({(trial.algorithm, trial.point, trial.split) for trial in ran}) == 16
+
+
+def test_weights_are_hashed_once_and_again_if_they_change(small: dict[str, Any], tmp_path: Path) -> None:
+    weights = tmp_path / "w.safetensors"
+    small["model"] |= {"weights": str(weights)}
+    found = []
+    for content in (b"one", b"one", b"other"):
+        weights.write_bytes(content)
+        os.utime(weights, ns=(0, len(content)))
+        experiment = Experiment.of({key: value for key, value in small.items() if key != "study"})
+        found.append(settings(experiment, "fedavg")["model.weights"])
+        hits = _sha256.cache_info().hits
+    assert found[0] == found[1] != found[2] and hits >= 1
 
 
 def test_every_seed_runs_on_every_draw_of_the_partition(small: dict[str, Any], population: Population) -> None:
