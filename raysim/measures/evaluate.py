@@ -143,9 +143,8 @@ class Targets:
             targets += _finetuned(targets, population)
         made = cls(tuple(targets), tuple(metrics), finetuning=finetuning)
         if (twice := repeated(made.columns)) is not None:
-            raise InputError(
-                f"evaluate.metrics gives two columns named {twice!r}: must each have its own; rename your metric"
-            )
+            remedy = "rename your metric" + (", or a domain" if domains else "")
+            raise InputError(f"evaluate.metrics gives two columns named {twice!r}: must each have its own; {remedy}")
         return made
 
     @property

@@ -29,6 +29,7 @@ from algorithms.core.clients import SamplePart
 from algorithms.names import ALGORITHMS
 from partitioning import Population
 from partitioning.sources.source import TableSource
+from raysim.common.errors import InputError
 from raysim.data.shards import Shards
 from raysim.data.sources import load
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
@@ -296,3 +297,12 @@ def test_a_domain_s_clients_are_measured_on_its_test_set(name: str, tmp_path: Pa
             assert found[f"{target.name}_auc"] == pytest.approx(means[-1][2], abs=1e-6)
         assert found["domains_accuracy"] == pytest.approx(np.mean(means, axis=0)[0])
         assert set(found) == set(targets.columns)
+
+
+def test_columns_that_two_domains_share_are_refused(tmp_path: Path) -> None:
+    table = load("digits").train
+    sources = [TableSource(table.slice(start, 300), title) for start, title in ((0, "x"), (300, "x_macro"))]
+    tests = {"x": table.slice(600, 100), "x_macro": table.slice(700, 100)}
+    population = partitioning.make(sources, tmp_path / "p", scheme="domains", clients_per_domain=1, test=tests)
+    with pytest.raises(InputError, match=r"named 'domain_x_macro_f1': .*; rename your metric, or a domain"):
+        Targets.of(population, None, [BY_NAME["f1"], BY_NAME["macro_f1"]])
