@@ -13,7 +13,7 @@ import pytest
 from algorithms.training.forked import drawn
 from raysim.config.tables import WatchTable
 from raysim.watching.loggers.logger import LoggedRun
-from raysim.watching.loggers.mlflow import MLflow
+from raysim.watching.loggers.mlflow import METRICS_AT_ONCE, MLflow
 from tests.kit.logged import NAMES, rows, watched
 
 # MLflow's and SQLAlchemy's own are not ours to mend.
@@ -63,21 +63,24 @@ class Client:
 
     def __init__(self, uri: str) -> None:
         self.metrics, self.params = dict[str, float](), dict[str, str]()
+        self.calls: list[str] = []
 
     def get_experiment_by_name(self, name: str) -> Any:
         return SimpleNamespace(experiment_id=name)
 
     def create_run(self, experiment: str, **_: Any) -> Any:
+        self.calls.append("create_run")
         return SimpleNamespace(info=SimpleNamespace(run_id="1"))
 
-    def set_terminated(self, run: str) -> None:
-        pass
+    def set_terminated(self, run: str, status: str = "FINISHED") -> None:
+        self.calls.append(status)
 
     def log_batch(self, run: str, metrics: list[Metric] | None = None, params: list[Param] | None = None) -> None:
         for each in (*(metrics or []), *(params or [])):
             assert re.match(r"^[/\w.\- ]*$", each.key) and len(each.key) <= 250
             norm = posixpath.normpath(each.key)
             assert norm == each.key and norm != "." and not norm.startswith(("..", "/"))
+        self.calls += [each.key for each in (*(params or []), *(metrics or []))]
         self.metrics |= {each.key: each.value for each in metrics or []}
         self.params |= {each.key: each.value for each in params or []}
 
@@ -118,3 +121,16 @@ def test_names_that_mlflow_refuses_are_changed_and_stay_different(client: Client
     assert kept == ["Boston _MA_", "Zürich/1.2 - c"]
     assert by_value[0].startswith("evaluation/domain_Boston _MA__accuracy-") and len(by_value[8]) == 250
     assert client.metrics["time/seconds"] == 0.5
+
+
+def test_the_seconds_of_a_round_come_last(client: Client, tmp_path: Path) -> None:
+    """A resumed run takes a round for logged if its seconds are, so nothing of the round may come after them."""
+    logger = MLflow()
+    logger.begin(LoggedRun("run", tmp_path, WatchTable()))
+    logger.algorithm("fedavg", {"local.lr": 0.1}, 0)
+    many = {f"domain_{place}_accuracy": 0.5 for place in range(METRICS_AT_ONCE)}
+    logger.round(1, {"round": 1.0, "seconds": 0.5, **many})
+    logger.end({"rounds": 1.0})
+    assert client.calls[:2] == ["create_run", "local.lr"]
+    assert client.calls.index("time/seconds") == len(many) + 3
+    assert client.calls[-2:] == ["final/rounds", "FINISHED"]
