@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from partitioning.common.paths import expanded
 from partitioning.common.text import word
 from raysim.common.errors import InputError
 from raysim.config.data import DataTable
-from raysim.data.catalogue import DATASETS, FILE, SHIFTED
+from raysim.data.catalogue import DATASETS, SHIFTED
 from raysim.studies.file import Study, completed
+from raysim.studies.populations import data_files
 
 FASHION = "raysim export fashion-mnist {root}/fashion-mnist-train.parquet"
 CIFAR10 = "raysim export cifar10 {root}/cifar10-train.parquet --rows 20000"
@@ -45,10 +45,9 @@ def check_files(study: Mapping[str, Any]) -> None:
         InputError: a file is missing, and the line has the command that makes it; or the study is wrong.
     """
     for data in _data(study):
-        for key, value in (("data.dataset", data.dataset), ("data.test", data.test)):
-            if isinstance(value, str) and value.startswith(FILE):
-                for name in value.removeprefix(FILE).split(","):
-                    _check_file(key, value, expanded("data.root", data.root or "."), name.strip())
+        for key, value, file in data_files(data):
+            if not file.exists():
+                raise InputError(f"{key} = {value!r}: {file} is missing; {_remedy(file)}")
 
 
 def downloads(study: Mapping[str, Any]) -> str:
@@ -65,11 +64,10 @@ def _data(study: Mapping[str, Any]) -> Iterator[DataTable]:
     yield from (data for data in tables if not data.population)
 
 
-def _check_file(key: str, value: str, root: Path, name: str) -> None:
-    file = root / expanded(key, name)
-    if name and not file.exists():
-        command = COMMANDS.get(file.name, "").format(root=word(root))
-        made = [each for each in COMMANDS if COMMANDS[each] == COMMANDS.get(file.name) and (root / each).exists()]
-        first = f"remove {root / made[0]}, and " if made else ""
-        remedy = f"{first}make it by {command}" if command else "set data.root to the folder that has it"
-        raise InputError(f"{key} = {value!r}: {file} is missing; {remedy}")
+def _remedy(file: Path) -> str:
+    if file.name not in COMMANDS:
+        return "set data.root to the folder that has it"
+    template, folder = COMMANDS[file.name], file.parent
+    made = [folder / name for name, other in COMMANDS.items() if other == template and (folder / name).exists()]
+    first = f"remove {made[0]}, and " if made else ""
+    return f"{first}make it by {template.format(root=word(folder))}"

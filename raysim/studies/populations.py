@@ -10,12 +10,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from partitioning import Population
+from partitioning.common.paths import expanded
+from partitioning.store.manifest import MANIFEST
 from partitioning.store.training import training_part
 from partitioning.store.writing import remove_drafts
 from raysim.common.errors import InputError
 from raysim.common.files import text_sha256
-from raysim.config.data import PREPARATION, ROW_KEYS
+from raysim.config.data import PREPARATION, ROW_KEYS, DataTable
 from raysim.config.experiment import Experiment
+from raysim.data.catalogue import FILE
 from raysim.simulation.plan import plan_run, targets_of
 from raysim.simulation.population import population_of
 from raysim.simulation.samples import prepare_samples
@@ -36,13 +39,25 @@ Populations = Mapping[tuple[str, int | None], Population]
 """Population by data set and seed of the partition; None is the file's own seed."""
 
 
-def populations_of(study: Study, folder: Path, phase: Callable[[str], None]) -> Populations:
+def data_files(data: DataTable) -> Iterator[tuple[str, str, Path]]:
+    """Yield the files of the user's own that `[data]` names: key, value and path of each."""
+    for key, value in (("data.dataset", data.dataset), ("data.test", data.test)):
+        if isinstance(value, str) and value.startswith(FILE):
+            root = expanded("data.root", data.root or ".")
+            names = [name.strip() for name in value.removeprefix(FILE).split(",")]
+            yield from ((key, value, root / expanded(key, name)) for name in names if name)
+
+
+def populations_of(
+    study: Study, folder: Path, phase: Callable[[str], None], notice: Callable[[str], None]
+) -> Populations:
     """Open the stored population of each data set and seed of the partition, or make it.
 
     Args:
         study: resolved study.
         folder: folder of the populations.
         phase: called before a population is made.
+        notice: called if a file has changed since its population was made.
 
     Raises:
         InputError: the data or the partition are wrong.
@@ -58,6 +73,13 @@ def populations_of(study: Study, folder: Path, phase: Callable[[str], None]) -> 
             populations[dataset.name, seed] = _population(experiment, folder, study.table.folds or 0)
         except InputError as error:
             raise InputError(f"{dataset.name}: {error}") from None
+        made = (populations[dataset.name, seed].path / MANIFEST).stat().st_mtime
+        for _, _, file in data_files(dataset.experiment.data):
+            if file.exists() and file.stat().st_mtime > made:
+                notice(
+                    f"{file} has changed since the study made its clients from it, and the study keeps them; for the "
+                    "new data choose another --out"
+                )
     return populations
 
 

@@ -128,7 +128,7 @@ def _planned(plan: Study, folder: Path, board: Board) -> Course:
         LOG.info(text)
         board.notice(text)
     with settled(max(dataset.experiment.fleet.cpus_per_actor for dataset in plan.datasets)):
-        populations = populations_of(plan, folder / POPULATIONS, board.phase)
+        populations = populations_of(plan, folder / POPULATIONS, board.phase, board.notice)
         searched = search_populations(plan, populations, folder / POPULATIONS, board.phase)
         plan, columns = fitted(plan, populations, searched, board.phase)
     (folder / "trials").mkdir(exist_ok=True)

@@ -294,7 +294,7 @@ def test_checking_a_grid_prepares_the_data_once_and_plans_no_product(
     rates = [0.3, 0.2, 0.1, *(1 / each for each in range(20, 60))]
     small["study"] |= {"grid": {"fedavg": {"local.lr": rates, "local.momentum": [0.0, 0.5, 0.9]}}}
     study = Study.of(small)
-    made = populations.populations_of(study, tmp_path, lambda text: None)
+    made = populations.populations_of(study, tmp_path, ignored, ignored)
     phases: list[str] = []
     populations.fitted(study, made, made, phases.append)
     assert phases == ["digits: checking the algorithms on these clients"]
@@ -306,7 +306,7 @@ def test_the_default_metric_is_one_that_every_trial_measures(small: dict[str, An
         config = {**small, "study": {"seeds": [1], "datasets": datasets}}
         study = Study.of(config)
         (folder := tmp_path / str(len(datasets))).mkdir(exist_ok=True)
-        made = populations.populations_of(study, folder, lambda text: None)
+        made = populations.populations_of(study, folder, ignored, ignored)
         return str(populations.fitted(study, made, made, lambda text: None)[0].table.metric)
 
     tested, held_out = {"data.test": 0.2}, {"partition.test_clients": 2}
@@ -342,3 +342,19 @@ def test_draws_of_the_partition_are_made_and_paired(tmp_path: Path) -> None:
     summary = pq.read_table(tmp_path / "study" / "summary.parquet").to_pylist()
     assert [row["pairs"] for row in summary] == [None, 2]
     assert "paired by partition, seed and test fold" in (tmp_path / "study" / "table.md").read_text()
+
+
+def ignored(text: str) -> None:
+    """Take a text and do nothing."""
+
+
+def test_a_study_says_that_it_keeps_clients_of_a_file_that_has_changed(small: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "dots.csv"
+    file.write_text("x,label\n" + "0.5,0\n1.5,1\n" * 20)
+    study, notices = Study.of({**small, "data": {"dataset": f"file:{file}"}}), list[str]()
+    (made,) = populations.populations_of(study, tmp_path / "p", ignored, notices.append).values()
+    assert not notices
+    os.utime(file, (time.time() + 60, time.time() + 60))
+    (kept,) = populations.populations_of(study, tmp_path / "p", ignored, notices.append).values()
+    assert kept.fingerprint == made.fingerprint
+    assert len(notices) == 1 and notices[0].startswith(f"{file} has changed since the study made its clients from it")
