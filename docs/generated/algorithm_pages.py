@@ -22,7 +22,7 @@ from docs.generated.keys import all_groups, sections
 from docs.generated.signatures import signature
 from docs.generated.text import Names, Place, escaped, joined
 from raysim.cli.listing import FAMILIES
-from raysim.config.read import recipes
+from raysim.config.read import algorithm_tables, recipes
 
 FACTS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_suffix("").with_name("algorithms.toml").read_text("utf-8"))
 
@@ -218,8 +218,7 @@ def recipe_algorithms() -> Mapping[str, frozenset[str]]:
     files = {name: tomllib.loads(path.read_text("utf-8")) for name, path in recipes().items()}
 
     def of(name: str) -> frozenset[str]:
-        tables = files[name].get("algorithm", [])
-        named = frozenset(each["name"] for each in (tables if isinstance(tables, list) else [tables]) if "name" in each)
+        named = frozenset(each["name"] for each in algorithm_tables(files[name]) if "name" in each)
         base = files[name].get("study", {}).get("base", "")
         return named or (of(base) if base in files else named)
 

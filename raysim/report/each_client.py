@@ -57,8 +57,6 @@ def describe(runs: Sequence[RunOutput], strokes: Mapping[str, Stroke]) -> Mappin
 
 def _measured(result: AlgorithmOutput) -> list[tuple[str, str]]:
     """Return the parts and metrics that at least one client has."""
-    if result.clients is None:
-        return []
     names = [name for name in result.clients.column_names if name not in NUMBERS]
     scores = [name.partition("_") for name in names]
     metrics = dict.fromkeys([*METRICS, *sorted({metric for part, _, metric in scores if part in PARTS})])
@@ -82,8 +80,6 @@ def _first(results: Outputs) -> list[tuple[str, ShownMetric, str]]:
 
 def _values(result: AlgorithmOutput, column: str) -> NDArray[np.float64]:
     """Return a column of all clients; NaN for a client without it."""
-    if result.clients is None:
-        return np.empty(0)
     if column not in result.clients.column_names:
         return np.full(result.clients.num_rows, np.nan)
     values: NDArray[np.float64] = result.clients.column(column).cast(pa.float64()).to_numpy()
@@ -172,8 +168,6 @@ def _groups(results: Outputs) -> Iterator[tuple[str, ResultTable]]:
 def _grouping(result: AlgorithmOutput) -> list[str]:
     """Return the columns of texts, truths or whole numbers with a few values, not one a client."""
     clients = result.clients
-    if clients is None:
-        return []
     named = {f"{part}_{metric}" for part, metric in _measured(result)}
     found = [name for name in clients.column_names if name not in named and name not in NUMBERS]
     kinds = {name: clients.schema.field(name).type for name in found}
@@ -183,7 +177,7 @@ def _grouping(result: AlgorithmOutput) -> list[str]:
 
 def _members(result: AlgorithmOutput, column: str) -> Iterator[tuple[str, NDArray[np.int64]]]:
     """Yield each value of a column with the places of its clients, in the values' order; those without one last."""
-    values = np.array(result.clients.column(column).to_pylist(), object) if result.clients is not None else np.empty(0)
+    values = np.array(result.clients.column(column).to_pylist(), object)
     known = sorted({value for value in values if value is not None})
     for value in [*known, *([None] if any(each is None for each in values) else [])]:
         yield ("none" if value is None else str(value)), np.flatnonzero([each == value for each in values])
@@ -197,7 +191,7 @@ def _mean(values: NDArray[np.float64], members: NDArray[np.int64]) -> float | No
 
 def _listing(results: Outputs) -> ResultTable:
     """Return the clients of one run, those with the worst values first, with the metrics of each algorithm."""
-    shown, table = _first(results), results[0].clients or pa.table({})
+    shown, table = _first(results), results[0].clients
     ranks = [_ranks(_values(each, shown[0][2]), shown[0][1]) for each in results]
     order = np.argsort(np.min(ranks, axis=0), kind="stable")[:LISTED]
     facts = [name for name in table.column_names if name == "name" or name in _grouping(results[0])]

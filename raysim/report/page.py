@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from raysim.config.check import flat
+from raysim.config.read import algorithm_tables
 from raysim.plots.style import strokes_of_runs
 from raysim.report import commands, curves, each_client, tables
 from raysim.report.clients import describe
-from raysim.report.read import RunOutput, algorithm_tables, read_runs
+from raysim.report.read import RunOutput, algorithms_of, read_runs
 from raysim.report.structure import links, structure
 from raysim.report.tables import ResultTable, TableColumn
 from raysim.report.templates import save, template
@@ -45,8 +46,9 @@ def render(runs: Sequence[RunOutput]) -> str:
     strokes = strokes_of_runs([{each.label: each.name for each in run.results} for run in runs])
     used = {name for each in results for name in each.measured if each.total(name)}
     facts = [_facts(run) for run in runs]
+    headline, every_metric = tables.headline(results), tables.every_metric(results)
     sections = {
-        "metrics": tables.every_metric(results),
+        "metrics": every_metric,
         "best": tables.best_values(results),
         "kinds": tables.kinds(results),
         "each_client": each_client.describe(runs, strokes),
@@ -66,7 +68,8 @@ def render(runs: Sequence[RunOutput]) -> str:
         differences=differences(runs) if len(runs) > 1 else None,
         runs=[_describe(run) for run in runs],
         strokes=strokes,
-        headline=tables.headline(results),
+        headline=headline,
+        has_gaps=any(table.has_gaps for table in (headline, *(table for _, table in every_metric))),
         evaluated=tables.evaluated(results),
         goals=tables.goals(results),
         endings=tables.endings(results),
@@ -85,7 +88,7 @@ def differences(runs: Sequence[RunOutput]) -> ResultTable | None:
     column.
     """
     columns = dict(_differing([_texts(run.config, "algorithm") for run in runs]))
-    tables = [algorithm_tables(run.config) for run in runs]
+    tables = [algorithms_of(run.config) for run in runs]
     names = list(dict.fromkeys(name for own in tables for name in own))
     if len({tuple(own) for own in tables}) > 1:
         columns["algorithm"] = [", ".join(own) for own in tables]
@@ -159,7 +162,6 @@ def _facts(run: RunOutput) -> dict[str, str]:
 
 def models_of(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield each algorithm's model in words: its own, or the common one."""
-    common, several = config.get("model", {}), config.get("algorithm", {})
-    for table in several if isinstance(several, list) else [several]:
-        model = table.get("model", common)
+    for table in algorithm_tables(config):
+        model = table.get("model", config.get("model", {}))
         yield " ".join(str(model[key]) for key in ("name", "hidden") if model.get(key))

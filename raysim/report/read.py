@@ -8,7 +8,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,14 @@ from partitioning.common.paths import read_parquet, read_text
 from partitioning.common.unreadable import UNREADABLE
 from partitioning.store.remote import is_uri
 from raysim.common.names import CLIENTS, CONFIG, EDGES, POPULATION, STOPPED, SUMMARY
-from raysim.config.read import algorithm_names
+from raysim.config.read import algorithm_names, algorithm_tables
 from raysim.store.journal import batches, joined
 from raysim.store.summary import read_summary
 from raysim.store.wall_clock import CommandTime, read_commands
 
 Column = NDArray[np.float64]
+
+NOTHING = pa.table({})
 
 
 @dataclass(frozen=True)
@@ -40,16 +42,16 @@ class AlgorithmOutput:
         metrics: columns of `metrics.parquet`, one value for each round: NaN if a round has none, infinity if the
             value is not a number.
         summary: `summary.json`; while the algorithm has not ended, the reason of its stop, or nothing.
-        clients: `clients.parquet`; None if the clients were not scored, or the algorithm has not ended.
-        edges: `edges.parquet`; None if clients send each other nothing, or the algorithm has not ended.
+        clients: `clients.parquet`; empty if the clients were not scored, or the algorithm has not ended.
+        edges: `edges.parquet`; empty if clients send each other nothing, or the algorithm has not ended.
     """
 
     name: str
     label: str
     metrics: Mapping[str, Column]
     summary: Mapping[str, Any]
-    clients: pa.Table | None = None
-    edges: pa.Table | None = None
+    clients: pa.Table = field(default_factory=lambda: NOTHING)
+    edges: pa.Table = field(default_factory=lambda: NOTHING)
 
     def column(self, name: str) -> Column:
         """Return a column; all NaN if the run did not measure it."""
@@ -115,16 +117,10 @@ def read_runs(folders: Sequence[Path]) -> list[RunOutput]:
     return [_read_run(folder, name, several) for folder, name in zip(folders, _distinct(folders), strict=True)]
 
 
-def algorithm_tables(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def algorithms_of(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return each `[[algorithm]]` table by its folder."""
-    tables = config.get("algorithm", [])
-    tables = [tables] if isinstance(tables, Mapping) else tables
+    tables = algorithm_tables(config) if "algorithm" in config else []
     return dict(zip(algorithm_names(tables), tables, strict=True))
-
-
-def algorithm_folders(config: Mapping[str, Any]) -> list[str]:
-    """Return the folder of each `[[algorithm]]` table."""
-    return list(algorithm_tables(config))
 
 
 def read_config(path: Path, missing: str, kind: str) -> tuple[dict[str, Any], str]:
@@ -159,7 +155,7 @@ def readable_table(path: Path, remedy: str) -> Iterator[None]:
 def _read_run(folder: Path, name: str, several: bool) -> RunOutput:
     missing = f"no run in {folder}: the folder of a run holds a config.toml; give one that `raysim run` wrote"
     config, text = read_config(folder / CONFIG, missing, "run")
-    names = algorithm_folders(config)
+    names = list(algorithms_of(config))
     reached = [each for each in names if _has_rows(folder / each)]
     return RunOutput(
         name=name,
@@ -183,7 +179,7 @@ def _read_output(folder: Path, label: str) -> AlgorithmOutput:
     with readable_table(path, "run again, or resume the run"):
         # Until the algorithm ends, its rows are in the journal.
         table = read_parquet(path) if path.is_file() else _rows_so_far(journal)
-        clients, edges = (read_parquet(each) if each.is_file() else None for each in (scored, linked))
+        clients, edges = (read_parquet(each) if each.is_file() else NOTHING for each in (scored, linked))
     metrics = {name: _floats(table.column(name)) for name in table.column_names}
     return AlgorithmOutput(folder.name, label, metrics, summary, clients, edges)
 

@@ -70,7 +70,7 @@ def _by_level(result: AlgorithmOutput, column: str) -> dict[str, list[float]]:
 
 def _bytes_of_tree(result: AlgorithmOutput) -> dict[str, float]:
     """Return the bytes of each link of a tree; empty without edges, or if there are too many."""
-    if result.clients is None or "edge" not in result.clients.column_names:
+    if "edge" not in result.clients.column_names:
         return {}
     table = result.clients.select(["edge", "bytes_up", "bytes_down"]).to_pylist()
     rows = [row for row in table if row["edge"] is not None]
@@ -83,7 +83,7 @@ def _bytes_of_tree(result: AlgorithmOutput) -> dict[str, float]:
 
 def links(results: Sequence[AlgorithmOutput], strokes: Mapping[str, Stroke]) -> Iterator[Chart]:
     """Yield a picture of each algorithm's links, and a chart of the bytes of all; nothing without links."""
-    linked = {each.label: each.edges for each in results if each.edges is not None and each.edges.num_rows}
+    linked = {each.label: each.edges for each in results if each.edges.num_rows}
     for number, (label, edges) in enumerate(linked.items()):
         yield _picture(f"graph{number}", label, edges, strokes[label])
     curves = {}

@@ -84,6 +84,11 @@ class ResultTable:
         return [index for index, row in enumerate(rows) if set(row) != {ABSENT}]
 
     @property
+    def has_gaps(self) -> bool:
+        """Whether a shown row lacks a value."""
+        return any(column.cells[row] == ABSENT for column in self.columns for row in self.filled)
+
+    @property
     def groups(self) -> list[tuple[str, int]]:
         """Upper headings, each with the number of its columns."""
         runs = groupby(self.columns, key=lambda column: column.group)

@@ -12,7 +12,7 @@ from typing import Any
 from partitioning.common.paths import check_path
 from raysim.common.errors import InputError, check_known
 from raysim.config.check import ConfigTable, checked, flat, part
-from raysim.config.read import Change, algorithm_names, apply, changed, read_toml
+from raysim.config.read import Change, algorithm_names, algorithm_tables, apply, changed, read_toml
 from raysim.reproduction.claim import Claim
 from raysim.reproduction.figure import Figure
 
@@ -136,10 +136,9 @@ def _figures(given: Any, study: Mapping[str, Any]) -> tuple[Figure, ...]:
 
 
 def _by_name(study: Mapping[str, Any]) -> dict[str, Any]:
-    several = study.get("algorithm", {})
-    tables = several if isinstance(several, list) else [several]
+    tables = algorithm_tables(study)
     if not all(isinstance(table, dict) for table in tables):
-        raise InputError(f"algorithm = {several!r}: must be a table; write [algorithm] and its keys below")
+        raise InputError(f"algorithm = {study['algorithm']!r}: must be a table; write [algorithm] and its keys below")
     return dict(zip(algorithm_names(tables), tables, strict=True))
 
 

@@ -96,10 +96,10 @@ def write_page(folder: Path) -> Path:
 
 def _divided(folder: Path) -> tuple[list[str], list[str]]:
     """Return the algorithms of a run that are complete, and the others."""
-    from raysim.report.read import algorithm_folders, read_config
+    from raysim.report.read import algorithms_of, read_config
 
     config, _ = read_config(folder / CONFIG, f"{folder}: has no {CONFIG}", "run")
-    names = algorithm_folders(config)
+    names = list(algorithms_of(config))
     complete = [name for name in names if (folder / name / SUMMARY).is_file()]
     return complete, [name for name in names if name not in complete]
 

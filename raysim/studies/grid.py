@@ -14,7 +14,7 @@ from typing import Any
 from raysim.common.errors import InputError, unknown
 from raysim.config.check import flat, known, part
 from raysim.config.experiment import Experiment
-from raysim.config.read import Change, apply
+from raysim.config.read import Change, algorithm_tables, apply
 
 MOST_POINTS = 10_000
 """Largest number of points that a study tries for an algorithm."""
@@ -69,8 +69,7 @@ class SearchSpace:
         Raises:
             InputError: the algorithm does not take a key or a value.
         """
-        tables = raw.get("algorithm", {})
-        table = deepcopy((tables if isinstance(tables, list) else [tables])[self.place])
+        table = deepcopy(algorithm_tables(raw)[self.place])
         apply(table, (Change(key, value, f"{self.algorithm}.{key}") for key, value in point.items()))
         return Experiment.of({**raw, "algorithm": table}, folders)
 

@@ -19,7 +19,7 @@ from partitioning.common.text import word
 from raysim.common.errors import InputError
 from raysim.common.statistics import mean_and_std
 from raysim.plots.panels import Curve
-from raysim.report.read import algorithm_folders, read_config, readable_table
+from raysim.report.read import algorithms_of, read_config, readable_table
 from raysim.studies.folder import LOST, STUDY, TRIALS
 from raysim.studies.split import Split
 
@@ -116,8 +116,7 @@ class Findings:
     @cached_property
     def algorithms(self) -> list[str]:
         """The baseline, then the others in the study file's order, those without trials included."""
-        names = algorithm_folders(self.config)
-        return _ordered([self.baseline], [*names, *(each.algorithm for each in self.trials)])
+        return _ordered([self.baseline], [*algorithms_of(self.config), *(each.algorithm for each in self.trials)])
 
     def of(self, dataset: str, algorithm: str) -> list[TrialRow]:
         """Return the trials of an algorithm on a data set."""

@@ -55,7 +55,7 @@ def test_every_algorithm_has_its_row_and_its_parts(tmp_path, out):
     for name in ("fedavg", "radfed", "fedavg-2"):
         assert f"{name}: parts of the algorithm" in text
     assert "schedule=Rounds(participation=1.0)," in text
-    assert "Evaluated after round 12." in text
+    assert "Evaluated after round 12." in text and "A dash" not in text
 
 
 def test_the_headline_shows_last_values_and_totals(tmp_path, out):
@@ -217,7 +217,7 @@ def test_an_undefined_metric_is_absent_and_a_diverged_one_never_the_best(tmp_pat
         columns = {"round": [1, 2], "test_loss": [2.0, 1.0], "test_auc": pa.array([value, value], pa.float64())}
         told(run / name, pa.table(columns))
     page = page_of(run, out=tmp_path / "report.html")
-    assert "<td>–</td>" in page
+    assert "<td>–</td>" in page and "A dash stands for a value that was not measured, or that is undefined" in page
     assert "<td>diverged</td>" in page
     assert '"best">diverged' not in page
 

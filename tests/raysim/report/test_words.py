@@ -3,7 +3,7 @@
 import pytest
 
 from raysim.common.units import human_bytes, human_seconds
-from raysim.report.read import algorithm_folders
+from raysim.report.read import algorithms_of
 from raysim.report.tables import indented
 from raysim.report.words import in_words
 
@@ -60,6 +60,6 @@ def test_a_description_is_broken_at_its_parts_only():
 
 def test_folders_follow_the_tables():
     tables = [{"name": name} for name in ("fedavg", "radfed", "fedavg", "fedavg")]
-    assert algorithm_folders({"algorithm": tables}) == ["fedavg", "radfed", "fedavg-2", "fedavg-3"]
-    assert algorithm_folders({"algorithm": {"name": "radfed"}}) == ["radfed"]
-    assert algorithm_folders({}) == []
+    assert list(algorithms_of({"algorithm": tables})) == ["fedavg", "radfed", "fedavg-2", "fedavg-3"]
+    assert list(algorithms_of({"algorithm": {"name": "radfed"}})) == ["radfed"]
+    assert algorithms_of({}) == {}
