@@ -111,19 +111,14 @@ def strokes_of_runs(runs: Sequence[Mapping[str, str]]) -> dict[str, Stroke]:
     Args:
         runs: for each run, its algorithms' names by their labels.
     """
-    strokes = _strokes_by_run(runs)
-    # With many algorithms or runs, two of these strokes are alike, and readers could not tell their lines apart.
-    return strokes if len(runs) > 1 and len(set(strokes.values())) == len(strokes) else strokes_of(strokes)
-
-
-def _strokes_by_run(runs: Sequence[Mapping[str, str]]) -> dict[str, Stroke]:
     names = list(dict.fromkeys(name for run in runs for name in run.values()))
     strokes = {}
     for number, run in enumerate(runs):
         cycle, pattern = divmod(number, len(DASHES))  # after the last pattern the colours change instead
         for label, name in run.items():
             strokes[label] = Stroke(COLOURS[(names.index(name) + cycle * len(names)) % len(COLOURS)], DASHES[pattern])
-    return strokes
+    # With many algorithms or runs, two of these strokes are alike, and readers could not tell their lines apart.
+    return strokes if len(runs) > 1 and len(set(strokes.values())) == len(strokes) else strokes_of(strokes)
 
 
 def to_svg(figure: Figure, name: str) -> str:

@@ -1,6 +1,7 @@
 """The report's curves: metrics, measures, training loss, time and bytes by round; and the stages of a round."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
@@ -36,7 +37,7 @@ COSTS = {
 
 def evaluation(results: Outputs, strokes: Strokes, prefix: str = "evaluation") -> Iterator[Chart]:
     """Yield one chart for each metric, with one panel for each target; `prefix` begins the ids."""
-    for name, panels in _panels(results, _curves):
+    for name, panels in _panels(results, _marked):
         yield chart(f"{prefix}-{name}", metric_named(name).title, panels, strokes, is_shared=True)
 
 
@@ -68,7 +69,7 @@ def measures(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
     present = {name for each in results for name in each.measured}
     for name, measure in MEASURES.items():
         if name in present:
-            panel = Panel(measure.title, measure.title, curves=_curves(results, name))
+            panel = Panel(measure.title, measure.title, curves=_marked(results, name))
             yield chart(f"measure-{name}", measure.title, [panel], strokes)
 
 
@@ -76,14 +77,14 @@ def training(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
     """Yield the charts of training loss, time of a round and sums of bytes; nothing without a round."""
     if not any(each.rounds for each in results):
         return
-    if losses := _curves(results, "train_loss"):
+    if losses := _marked(results, "train_loss"):
         yield chart("train-loss", "Training loss", [Panel("Training loss", "Loss", curves=losses)], strokes)
     title = "Seconds a round, without evaluation"
-    seconds = Panel(title, "Seconds", "seconds", _curves(results, "seconds", is_marked=False))
+    seconds = Panel(title, "Seconds", "seconds", by_round(results, "seconds"))
     yield chart("seconds", "Seconds", [seconds], strokes)
     for key, heading, columns in (("bytes", "Bytes", BYTES), ("cloud-bytes", "Bytes of the cloud", CLOUD_BYTES)):
         sums = [
-            Panel(title, "Sum since the start", "bytes", _curves(results, name, is_marked=False, is_sum=True))
+            Panel(title, "Sum since the start", "bytes", _sums(results, name))
             for title, name in columns.items()
             if any(each.total(name) for each in results)
         ]
@@ -113,17 +114,20 @@ def breakdown(results: Outputs) -> tuple[list[StageBar], ResultTable] | None:
     return stage_bars(bars, STAGES), ResultTable(columns)
 
 
-def _curves(results: Outputs, name: str, is_marked: bool = True, is_sum: bool = False) -> dict[str, Curve]:
-    """Return a column of every result; aggregations are marked if they shape the curve."""
-    return {
-        each.label: Curve(
-            each.column("round"),
-            np.cumsum(each.column(name)) if is_sum else each.column(name),
-            marks=each.aggregations if is_marked else np.empty(0),
-        )
-        for each in results
-        if name in each.measured
-    }
+def by_round(results: Outputs, name: str) -> dict[str, Curve]:
+    """Return a column of every result that measured it."""
+    return {each.label: Curve(each.column("round"), each.column(name)) for each in results if name in each.measured}
+
+
+def _marked(results: Outputs, name: str) -> dict[str, Curve]:
+    """Return a column of every result, with marks at the aggregations, which shape the curve."""
+    marks = {each.label: each.aggregations for each in results}
+    return {label: replace(curve, marks=marks[label]) for label, curve in by_round(results, name).items()}
+
+
+def _sums(results: Outputs, name: str) -> dict[str, Curve]:
+    """Return the sums of a column since the start."""
+    return {label: replace(curve, values=np.cumsum(curve.values)) for label, curve in by_round(results, name).items()}
 
 
 def _spent(results: Outputs, name: str, cost: str) -> dict[str, Curve]:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from raysim.common.errors import InputError, check_known
 from raysim.plots.charts import figure
-from raysim.plots.panels import Curve, Panel
+from raysim.plots.panels import Panel
 from raysim.plots.style import strokes_of
 from raysim.report import curves, tables
 from raysim.report.read import AlgorithmOutput, read_runs
@@ -55,7 +55,7 @@ def plot(folder: Path, columns: Sequence[str]) -> Figure:
 
 
 def _panel(name: str, words: tuple[str, str] | None, results: Sequence[AlgorithmOutput]) -> Panel:
-    drawn = {each.label: Curve(each.column("round"), each.column(name)) for each in results if name in each.measured}
+    drawn = curves.by_round(results, name)
     if words is None:
         return Panel(name, "", curves=drawn)
     target, metric = TARGETS[words[0]], metric_named(words[1])

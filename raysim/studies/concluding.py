@@ -16,10 +16,9 @@ from raysim.report.tables import ResultTable
 from raysim.report.templates import save
 from raysim.studies import page
 from raysim.studies.read import Findings, read_findings
-from raysim.studies.search import edge_notes
 from raysim.studies.statistics import ResultRow, rows_of
 from raysim.studies.tables import contests, details, differences, latex_table, markdown_table, means
-from raysim.studies.words import caption, caption_of_contests, caption_of_means, notes
+from raysim.studies.words import caption, caption_of_contests, caption_of_means
 
 SUMMARY = pa.schema(
     [
@@ -120,17 +119,15 @@ def _markdown(study: Findings, rows: Sequence[ResultRow], tables: Sequence[Title
     for table, text, name in tables:
         parts += [markdown_table(table), markdown(text)]
         if name == "differences":
-            sentences = [*notes(study, rows), *edge_notes(study)]
-            parts.append("\n".join(f"- {markdown(sentence)}" for sentence in sentences))
+            parts.append("\n".join(f"- {markdown(sentence)}" for sentence in page.sentences(study, rows)))
     parts.append(markdown_table(details(study, rows)))
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
 def _latex(study: Findings, rows: Sequence[ResultRow], tables: Sequence[TitledTable]) -> str:
     # The notes are comments: authors place them in their own text.
-    head = "".join(
-        f"% {printable(line)}\n" for line in ["Needs \\usepackage{booktabs}.", *notes(study, rows), *edge_notes(study)]
-    )
+    lines = ["Needs \\usepackage{booktabs}.", *page.sentences(study, rows)]
+    head = "".join(f"% {printable(line)}\n" for line in lines)
     first = [latex_table(table, text, f"tab:{name}") for table, text, name in tables]
     others = [
         latex_table(

@@ -32,7 +32,7 @@ def render(study: Findings, rows: Sequence[ResultRow], lead: str = "") -> str:
         differences=differences(study, rows),
         details=details(study, rows),
         caption=caption(study, rows),
-        notes=[*notes(study, rows), *edge_notes(study)],
+        notes=sentences(study, rows),
         curves=[chart(f"curves{n}", dataset, panels, strokes) for n, dataset, panels in curves_of(study)],
         lost_curves=sum(not study.columns(each) for each in counted if each.status == "done"),
         boxes=_boxes(rows, strokes, MetricColumn.of(study.metric)),
@@ -49,6 +49,11 @@ def render(study: Findings, rows: Sequence[ResultRow], lead: str = "") -> str:
         example=next(iter(counted), None),
         glossary=EVALUATION_TERMS,
     )
+
+
+def sentences(study: Findings, rows: Sequence[ResultRow]) -> list[str]:
+    """Return all notes on the results and on the search."""
+    return [*notes(study, rows), *edge_notes(study)]
 
 
 def _facts(study: Findings, *, has_search: bool) -> dict[str, str]:

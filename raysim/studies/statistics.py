@@ -162,14 +162,14 @@ def tallies_of(study: Findings) -> dict[tuple[str, str], Contest]:
     pairs = list(combinations(study.algorithms, 2))
     found = dict.fromkeys(permutations(study.algorithms, 2), Contest())
     for dataset in study.datasets:
-        counting = {name: [each for each in study.of(dataset, name) if each.counts] for name in study.algorithms}
+        counting = _counting(study, dataset)
         compared = [_difference(counting[one], counting[other], study.metric) for one, other in pairs]
         for (one, other), each, p in zip(pairs, compared, holm([each.test.p for each in compared]), strict=True):
             if each.pairs:
-                is_tie = not replace(each, p_holm=p).significant
-                is_win = is_better(study.metric, each.mean, 0.0)
-                found[one, other] += Contest(int(not is_tie and is_win), int(is_tie), int(not is_tie and not is_win))
-                found[other, one] += Contest(int(not is_tie and not is_win), int(is_tie), int(not is_tie and is_win))
+                decided = Contest(wins=1) if is_better(study.metric, each.mean, 0.0) else Contest(losses=1)
+                outcome = decided if replace(each, p_holm=p).significant else Contest(ties=1)
+                found[one, other] += outcome
+                found[other, one] += Contest(outcome.losses, outcome.ties, outcome.wins)
     return found
 
 
@@ -278,8 +278,13 @@ def _exact_p(ranks: NDArray[np.int64], above: int) -> float:
     return float(min(1.0, 2 * tail / 2 ** len(ranks)))
 
 
+def _counting(study: Findings, dataset: str) -> dict[str, list[TrialRow]]:
+    """Return each algorithm's trials that count for the table, those that have not ended well included."""
+    return {name: [each for each in study.of(dataset, name) if each.counts] for name in study.algorithms}
+
+
 def _rows(study: Findings, dataset: str) -> list[ResultRow]:
-    counting = {name: [each for each in study.of(dataset, name) if each.counts] for name in study.algorithms}
+    counting = _counting(study, dataset)
     baseline = counting.get(study.baseline, [])
     return [
         ResultRow(
