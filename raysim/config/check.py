@@ -34,6 +34,10 @@ class ConfigTable(BaseModel):
         schema: CoreSchema = bounded(handler(source))
         return schema
 
+    def to_toml(self) -> dict[str, Any]:
+        """Return the table as one of a file, every default included."""
+        return self.model_dump(mode="json", exclude_none=True, serialize_as_any=True)
+
     def beyond(self, base: type[ConfigTable]) -> dict[str, Any]:
         """Return the values of the keys that `base` lacks: the arguments of a named function."""
         common = base.model_fields
@@ -71,13 +75,20 @@ class UnknownKeyError(UnknownError):
         allowed: known keys of the table.
         of: named thing that takes these keys, such as "algorithm fedprox".
         nearest: question that names the nearest known key; by default about this table's, if one is near.
+        above: path of the table that holds this one, and a dot; "" for the file.
     """
 
-    def __init__(self, where: str, key: str, allowed: Collection[str], of: str = "", nearest: str = "") -> None:
-        self.where, self.of = where, of
+    def __init__(
+        self, where: str, key: str, allowed: Collection[str], of: str = "", nearest: str = "", above: str = ""
+    ) -> None:
+        self.where, self.of, self.above = where, of, above
         listed = where.partition(".")[0] not in OF_REPRODUCTIONS
         more = f"see `raysim list keys {where or 'top'}`" if listed else "use one of them"
-        super().__init__(f"key {_path(where, key)!r}" + (of and f" of {of}"), key, allowed, nearest, more=more)
+        super().__init__(f"key {above + _path(where, key)!r}" + (of and f" of {of}"), key, allowed, nearest, more=more)
+
+    def inside(self, above: str, nearest: str = "") -> UnknownKeyError:
+        """Return the error with the path of the table that holds this one, and perhaps another question."""
+        return UnknownKeyError(self.where, self.name, self.allowed, self.of, nearest, above)
 
 
 T = TypeVar("T", bound=ConfigTable)

@@ -19,12 +19,13 @@ from raysim.common.errors import InputError, every, one_input_error
 from raysim.common.names import check_names
 from raysim.common.secrets import without_secrets
 from raysim.config import own
-from raysim.config.algorithm import INNER, AlgorithmTable, algorithms_of, local_table
+from raysim.config.algorithm import INNER, AlgorithmTable, algorithms_of
 from raysim.config.attack import AttackTable
 from raysim.config.bounds import check_values
 from raysim.config.check import ConfigTable, checked, flat, part, table_in
 from raysim.config.data import DataTable, data_of
 from raysim.config.hints import hinted
+from raysim.config.local import local_table
 from raysim.config.model import ModelTable, model_of
 from raysim.config.options import Tell, option_tables, options_of
 from raysim.config.own_notices import module_notices, own_code_notices
@@ -217,8 +218,7 @@ class Experiment(TopLevelKeys):
     @property
     def named(self) -> list[str]:
         """Names of everything behind the result that may be one's own: models, augmentations, algorithms, metrics."""
-        names = (name for table in self.algorithm for name in table.named)
-        return [self.model.name, *self.data.augment, *names, *(self.evaluate.metrics or ())]
+        return own.names_in({key: table for key, table in self.to_toml().items() if key != "watch"})
 
     @property
     def fold(self) -> int | None:
@@ -237,10 +237,6 @@ class Experiment(TopLevelKeys):
         own_tables = [key for key in INNER if key in table]
         of_all = {key: value for key, value in config.items() if key not in ("watch", "modules")}
         return dict(flat({**of_all, **{key: table.pop(key) for key in own_tables}, "algorithm": table}))
-
-    def to_toml(self) -> dict[str, Any]:
-        """Return the experiment as tables of a file, every default included."""
-        return self.model_dump(mode="json", exclude_none=True, serialize_as_any=True)
 
 
 def _check_metrics(experiment: Experiment) -> None:

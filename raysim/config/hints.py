@@ -104,7 +104,7 @@ def _hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type
         called += [_Key("algorithm", short_name(name)) for name in algorithms]
         known = [*_known(tables), *_of_own(algorithms), *called]
         question = _of_another(error, raw, known) or _nearest_key(error, [*map(short_name, algorithms)], known)
-        return UnknownKeyError(error.where, error.name, error.allowed, error.of, question)
+        return error.inside(error.above, question)
     if isinstance(error, UnknownError):
         return UnknownError(
             error.what,
@@ -153,7 +153,7 @@ def _nearest_key(error: UnknownKeyError, algorithms: Collection[str], known: Col
     word = folded(error.name)
     word = SYNONYMS.get(f"{error.where}.{word}", SYNONYMS.get(word, error.name))
     # With its table, because `--set` takes another key by the name alone: `epochs` for `local.epochs`.
-    table = f"{error.where}." if error.where and not error.of else ""
+    table = f"{error.above}{error.where}." if error.where and not error.of else ""
     found = [(likeness + HERE, 0, f"did you mean '{table}{name}'?") for name, likeness in nearest(word, error.allowed)]
     for key in known:
         if not key.thing and (key.table, key.name) == (error.where, error.name):

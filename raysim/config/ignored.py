@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from algorithms import Algorithm, Local, Participation
 from algorithms.parts.server import Server
 from raysim.config import own
+from raysim.config.check import signature_of
 
 OWN_STEP = "has a step of its own; remove [server]"
 OWN_COHORTS = "has a Participation of its own; remove it, or let the algorithm use replace(participation, ...)"
 OWN_UPDATES = "has a Local of its own; remove it, or let the algorithm use replace(local, ...)"
 
 
+class Parts(NamedTuple):
+    """Values of a file from which an algorithm is composed, in the order of its function's arguments."""
+
+    participation: Participation
+    local: Local
+    server: Server
+
+
 def composed_without(
-    name: str,
-    compose: Callable[..., Any],
-    participation: Participation,
-    local: Local,
-    server: Server,
-    default: Server,
-) -> dict[str, Any]:
+    name: str, compose: Callable[[Parts], Algorithm], parts: Parts, function: Callable[..., Any]
+) -> dict[str, Algorithm]:
     """Return the algorithm without each part of a file that is not the default, by the part's name.
 
     A part is left out if the algorithm cannot be composed without it. Compose the algorithm itself afterwards,
@@ -30,15 +34,15 @@ def composed_without(
 
     Args:
         name: name of the algorithm in the file.
-        compose: function of the three parts that returns the algorithm.
-        participation, local, server: values of the file.
-        default: server rule of a file without one.
+        compose: function that composes the algorithm.
+        parts: values of the file.
+        function: the user's function, whose `server` has the rule of a file without one as its default.
     """
-    given: dict[str, Any] = {"participation": participation, "local": local, "server": server}
+    server, default = parts.server, signature_of(function).parameters["server"].default
     defaults: dict[str, Any] = {}
-    if _changed_keys(participation):
+    if _changed_keys(parts.participation):
         defaults["participation"] = Participation()
-    if _changed_keys(local):
+    if _changed_keys(parts.local):
         defaults["local"] = Local()
     if type(server) is not type(default) or getattr(server, "__dict__", {}) != getattr(default, "__dict__", {}):
         defaults["server"] = default
@@ -46,7 +50,7 @@ def composed_without(
     for part, value in defaults.items():
         try:
             with own.secluded(name):
-                found[part] = compose(*(given | {part: value}).values())
+                found[part] = compose(parts._replace(**{part: value}))
         except KeyboardInterrupt:
             raise
         except BaseException:  # The user's code may raise anything; it has used the value then.
@@ -54,9 +58,7 @@ def composed_without(
     return found
 
 
-def ignored_key(
-    algorithm: Algorithm, without: Mapping[str, Any], participation: Participation, local: Local, server: Server
-) -> tuple[str, str] | None:
+def ignored_key(algorithm: Algorithm, without: Mapping[str, Algorithm], parts: Parts) -> tuple[str, str] | None:
     """Return a key of a file that an algorithm surely ignores, and the reason with its remedy; None if there is none.
 
     An algorithm surely ignores a part of the file if it is the same without the part and contains none of the part's
@@ -65,24 +67,30 @@ def ignored_key(
     Args:
         algorithm: composed algorithm.
         without: the algorithm without each part, see `composed_without`.
-        participation, local, server: values of the file that the algorithm was composed from.
+        parts: values of the file that the algorithm was composed from.
     """
     phases = list(algorithm.phases)
-    if _is_same(algorithm, without.get("server")) and not any(type(each.server) is type(server) for each in phases):
+    if _is_same(algorithm, without.get("server")) and not any(
+        type(each.server) is type(parts.server) for each in phases
+    ):
         return "server.rule", OWN_STEP
     if _is_same(algorithm, without.get("participation")):
         drawing = [phase.schedule.participation for phase in phases]
-        is_derived = any(each.reporting is participation.reporting for each in drawing)
-        keys = _changed_keys(participation)
-        if not is_derived and not any(_changed_keys(each).get(key) == keys[key] for each in drawing for key in keys):
-            return f"algorithm.{next(iter(keys))}", OWN_COHORTS
+        is_derived = any(each.reporting is parts.participation.reporting for each in drawing)
+        if not is_derived and (key := _unused(parts.participation, drawing)):
+            return f"algorithm.{key}", OWN_COHORTS
     if _is_same(algorithm, without.get("local")):
         training = [phase.local for phase in phases]
-        is_derived = any(each.compute is local.compute or each.loss is local.loss for each in training)
-        keys = _changed_keys(local)
-        if not is_derived and not any(_changed_keys(each).get(key) == keys[key] for each in training for key in keys):
-            return f"local.{next(iter(keys))}", OWN_UPDATES
+        is_derived = any(each.compute is parts.local.compute or each.loss is parts.local.loss for each in training)
+        if not is_derived and (key := _unused(parts.local, training)):
+            return f"local.{key}", OWN_UPDATES
     return None
+
+
+def _unused(part: Participation | Local, used: Sequence[Participation | Local]) -> str:
+    """Return the first key of a part that differs from its default if no used part has any such value; else ""."""
+    keys = _changed_keys(part)
+    return "" if any(_changed_keys(each).get(key) == keys[key] for each in used for key in keys) else next(iter(keys))
 
 
 def _is_same(algorithm: Algorithm, other: Any) -> bool:

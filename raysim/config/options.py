@@ -54,11 +54,6 @@ class OptionTable(ConfigTable):
         """
         raise NotImplementedError
 
-    @property
-    def named(self) -> Sequence[str]:
-        """Names in the table that may be the user's own."""
-        return ()
-
     def check(self, experiment: Any) -> None:
         """Check that the option fits the other tables of the experiment."""
 

@@ -17,16 +17,18 @@ from algorithms.names import ALGORITHMS, SERVERS, STAGES
 from algorithms.options.aggregation import AGGREGATES
 from algorithms.training.loss import LOSSES, CrossEntropy
 from partitioning.schemes.registry import SCHEMES
-from raysim.config.algorithm import INNER, AlgorithmTable, ServerTable, algorithms_of, local_table
+from raysim.config.algorithm import INNER, AlgorithmTable, algorithms_of
 from raysim.config.bounds import LARGEST_WHOLE
 from raysim.config.check import ConfigTable, checked, table_in, table_of
 from raysim.config.experiment import Experiment, TopLevelKeys
 from raysim.config.kinds import choices, kind, shown
+from raysim.config.local import local_table
 from raysim.config.model import ModelTable, model_of
 from raysim.config.options import OptionTable, option_tables
 from raysim.config.own import PARTS
 from raysim.config.ranges import Construction
 from raysim.config.sampling import OortTable
+from raysim.config.server import ServerTable
 from raysim.config.tables import DevicesTable, PartitionTable, devices_of, partition_table
 from raysim.config.uplink import UplinkTable
 from raysim.models.build import BUILDER_ARGUMENTS, MODELS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
 from algorithms import Downlink, Stage, Uplink
@@ -58,10 +58,6 @@ class ChainTable(OptionTable):
     def option(self, algorithm: Any = None, labels: Any = None) -> StageChain | None:
         value = self.value()
         return value if value.chain else None
-
-    @property
-    def named(self) -> Sequence[str]:
-        return [stage.name for stage in self.chain]
 
     @property
     def stages(self) -> tuple[Stage, ...]:

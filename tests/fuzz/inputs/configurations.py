@@ -17,12 +17,14 @@ import tomli_w
 from algorithms.names import ALGORITHMS, SERVERS
 from partitioning import SCHEMES
 from partitioning.schemes.registry import parameters
-from raysim.config.algorithm import INNER, AlgorithmTable, ServerTable, local_table
+from raysim.config.algorithm import INNER, AlgorithmTable
 from raysim.config.check import ConfigTable, table_of
 from raysim.config.data import DataTable
 from raysim.config.experiment import Experiment, TopLevelKeys
+from raysim.config.local import local_table
 from raysim.config.model import ModelTable
 from raysim.config.options import option_tables
+from raysim.config.server import ServerTable
 from raysim.config.tables import (
     CheckpointTable,
     DevicesTable,

@@ -14,12 +14,14 @@ from algorithms.names import ALGORITHMS, SERVERS
 from algorithms.training.loss import LOSSES
 from partitioning import SCHEMES
 from raysim.common.errors import InputError
-from raysim.config.algorithm import AlgorithmTable, LocalTable, ServerTable
+from raysim.config.algorithm import AlgorithmTable
 from raysim.config.bounds import LARGEST_NUMBER, LARGEST_WHOLE, check_values
 from raysim.config.check import ConfigTable, checked, table_of
 from raysim.config.experiment import Experiment
+from raysim.config.local import LocalTable
 from raysim.config.model import ModelTable
 from raysim.config.read import changed, read
+from raysim.config.server import ServerTable
 from raysim.config.tables import partition_table
 from raysim.models.build import MODELS
 from raysim.reproduction.claim import Claim

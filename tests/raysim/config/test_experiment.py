@@ -215,6 +215,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"partition": {"scheme": "dirichlet-pq"}}, r"unknown partition.scheme = 'dirichlet-pq'.* 'dirichlet-qp'"),
     ({"model": {"name": "mpl"}}, r"unknown model.name = 'mpl'.* did you mean 'mlp'"),
     ({"model": {"name": "logistic", "hiden": 3}}, r"unknown key 'model.hiden'"),
+    ({"algorithm": {"model": {"hiden": 3}}}, r"unknown key 'algorithm.model.hiden'.* see `raysim list keys model`"),
     ({"algorithm": {"name": "fedavgg"}}, r"unknown algorithm.name = 'fedavgg'.* did you mean 'fedavg'"),
     ({"algorithm": {"name": "fedavg", "aggregate_every": 3}}, r"unknown key 'algorithm.aggregate_every'"),
     ({"algorithm": {"name": "fedavg", "fraction": 0}}, r"algorithm.fraction = 0.*in \(0, 1\]"),

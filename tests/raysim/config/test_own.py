@@ -280,6 +280,18 @@ def test_wrong_names_are_refused_in_one_line(folder: Path, name: Any, message: s
     assert "\n" not in str(error.value)
 
 
+def test_a_key_of_one_of_several_algorithms_is_named_by_the_function(folder: Path) -> None:
+    (folder / "algorithm.py").write_text((folder / "own_algorithm.py").read_text())
+    for key, value in (("cohort", 0), ("exponent", "x")):
+        tables = [{"name": "algorithm:mine", key: value}, {"name": "fedprox"}]
+        with pytest.raises(InputError, match=rf"^algorithm\.mine\.{key} = {value!r}: "):
+            Experiment.of({**BASE, "algorithm": tables}, [folder])
+    for name in ("bare", "composing"):
+        tables = [{"name": f"algorithm:{name}"}, {"name": "fedprox"}]
+        with pytest.raises(InputError, match=rf"^algorithm\.name = 'algorithm:{name}': .*algorithm\.py, line "):
+            Experiment.of({**BASE, "algorithm": tables}, [folder])
+
+
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
