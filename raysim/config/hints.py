@@ -99,7 +99,7 @@ def hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type[
 def _hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type[ConfigTable]]) -> InputError:
     if isinstance(error, UnknownKeyError):
         listed = [table for table in algorithm_tables(raw) if isinstance(table, dict)]
-        algorithms = [str(table.get("name", "fedavg")) for table in listed]
+        algorithms = [name for table in listed if isinstance(name := table.get("name", "fedavg"), str)]
         called = [_Key("algorithm", str(table["label"])) for table in listed if "label" in table]
         called += [_Key("algorithm", short_name(name)) for name in algorithms]
         known = [*_known(tables), *_of_own(algorithms), *called]

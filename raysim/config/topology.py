@@ -6,21 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-import pyarrow as pa
-
 from algorithms.options.topology import GRAPHS, Edge, Topology, wrong_edges
 from partitioning.common.paths import absolute
-from partitioning.sources.opening import open_source
-from partitioning.sources.source import read_columns
-from partitioning.store.files import sha256
 from raysim.common.errors import InputError, check_known
 from raysim.config.options import OptionTable
 
 FILE = "file:"
 """Beginning of the name of a graph that a file holds."""
 
-COLUMNS = pa.schema([("from", pa.int64()), ("to", pa.int64()), ("weight", pa.float64())])
-"""Columns of a file of edges; it may lack the last one."""
+COLUMNS = {"from": "int64", "to": "int64", "weight": "float64"}
+"""Columns of a file of edges and their types in Arrow; it may lack the last one."""
 
 
 class TopologyTable(OptionTable):
@@ -63,6 +58,8 @@ class TopologyTable(OptionTable):
             check_known(f"topology.graph = {graph!r}", graph, [*GRAPHS[:-1], f"{FILE}PATH"])
         table = super().over(where, {}, keys)
         if graph.startswith(FILE):
+            from partitioning.store.files import sha256  # late: it imports pyarrow
+
             digest = sha256(path)
         if table.sha256 not in (None, digest):
             raise InputError(
@@ -96,13 +93,18 @@ def edges_of(path: Path, directed: bool) -> tuple[Edge, ...]:
     Raises:
         InputError: the file is no such table, or an edge makes no sense.
     """
+    import pyarrow as pa  # late: most experiments name no such file
+
+    from partitioning.sources.opening import open_source
+    from partitioning.sources.source import read_columns
+
     source, name = open_source(path), f'topology.graph = "{FILE}{path}"'
-    names = [each for each in COLUMNS.names if each in source.schema.names]
-    if names[:2] != COLUMNS.names[:2]:
+    names = [each for each in COLUMNS if each in source.schema.names]
+    if names[:2] != ["from", "to"]:
         there = ", ".join(source.schema.names)
         raise InputError(f"{name}: must have the columns from, to and perhaps weight, and has {there}; rename them")
     try:
-        table = read_columns(source, names).cast(pa.schema([COLUMNS.field(each) for each in names]))
+        table = read_columns(source, names).cast(pa.schema([(each, COLUMNS[each]) for each in names]))
     except pa.ArrowException as error:
         raise InputError(f"{name}: must have whole numbers and weights ({error}); correct the columns") from None
     start, end, *weights = (column.fill_null(-1).to_pylist() for column in table.columns)

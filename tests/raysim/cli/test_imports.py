@@ -40,7 +40,7 @@ def test_help_loads_nothing_that_takes_seconds() -> None:
 
 def test_lists_are_printed_without_torch() -> None:
     printed, packages = run("raysim.cli.commands", ["list", "keys"], ["list", "algorithms"])
-    assert len(printed) > 300 and not packages & {"torch", "ray", "matplotlib", "sklearn"}
+    assert len(printed) > 300 and not packages & {"torch", "ray", "matplotlib", "sklearn", "pyarrow"}
     for table in ("local", "privacy", "uplink", "downlink", "attack", "devices", "study"):
         assert any(line.startswith(f"{table}.") for line in printed)
 
@@ -71,7 +71,7 @@ def test_an_experiment_of_built_in_parts_is_read_without_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     packages = {module.partition(".")[0] for module in done.stdout.split()}
-    assert not packages & {"torch", "ray", "scipy", "sklearn", "matplotlib", "rich"}
+    assert not packages & {"torch", "ray", "scipy", "sklearn", "matplotlib", "rich", "pyarrow"}
 
 
 def test_help_of_the_partitioner_loads_no_arrays() -> None:

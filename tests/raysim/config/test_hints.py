@@ -177,6 +177,11 @@ def test_all_mistakes_of_a_file_come_in_one_go() -> None:
         assert any(line.startswith(begin) for line in lines), (begin, lines)
 
 
+def test_a_name_that_is_no_text_is_refused_beside_an_unknown_key() -> None:
+    lines = refusals(["rouds=2"], {"algorithm": {"name": {"a": "b:c"}}})
+    assert [line.partition(":")[0] for line in lines][:2] == ["unknown key 'rouds'", "unknown algorithm.name = {'a'"]
+
+
 def test_a_mistake_in_a_table_that_algorithms_share_comes_once() -> None:
     assert len(refusals(["local.lr=fast", "local.epoch=2"], BOTH)) == 2
 
