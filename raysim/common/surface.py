@@ -1,8 +1,10 @@
 """Words of the place where a user works: options and commands of a shell, or arguments and calls of Python."""
 
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from partitioning.common.text import word
 
@@ -56,3 +58,9 @@ def call(command: str, target: object, **options: object) -> str:
         return " ".join([f"raysim {command} {word(str(target))}", *words])
     quoted = '"' + repr(str(target))[1:-1].replace('"', '\\"') + '"'
     return f"raysim.{command}({', '.join([quoted, *words])})"
+
+
+def ipython_shell() -> Any:
+    """Return the shell of IPython, or of a notebook, that runs this process; None outside of one."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython else None

@@ -25,6 +25,7 @@ from raysim.config.ignored import Parts, composed_without, ignored_key
 from raysim.config.local import LocalTable, local_of
 from raysim.config.model import ModelTable, model_of
 from raysim.config.options import OptionTable, Tell, option_tables, options_of
+from raysim.config.own_errors import describe_error
 from raysim.config.privacy import PrivacyTable
 from raysim.config.read import algorithm_tables, short_name
 from raysim.config.sampling import OortTable, cohort_rule
@@ -112,7 +113,7 @@ class AlgorithmTable(ConfigTable):
         except (InputError, KeyboardInterrupt):
             raise
         except BaseException as error:  # The user's code may raise anything.
-            if text := own.describe_error(error, own.modules_of(self.named)):
+            if text := describe_error(error, self.named):
                 raise InputError(f"algorithm.name = {self.name!r}: must be composed, and raised {text}") from error
             raise
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import sys
 import sysconfig
-import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import FrozenInstanceError
 from functools import cache
 from importlib.machinery import PathFinder
 from inspect import Parameter, signature
@@ -30,9 +27,6 @@ FORM = "def mine(participation, local, server=Assign(), *, own_key: float = 0.1)
 
 MODEL_FORM = "class Mine(torch.nn.Module): def __init__(self, shape, classes, own_key: float = 0.1)"
 """Shape of a model's class, or of a function that returns a model; its other parameters are keys of `[model]`."""
-
-FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
-"""A line of a traceback that names a place."""
 
 PARTS = ("participation", "local", "server")
 OURS = ("algorithms", "partitioning", "raysim")
@@ -284,48 +278,14 @@ def _package_folders() -> frozenset[Path]:
     return frozenset(Path(sysconfig.get_path(each)) for each in ("stdlib", "purelib", "platlib"))
 
 
-def describe_error(error: BaseException, modules: Iterable[ModuleType]) -> str:
-    """Return the error of the user's own code and its place in one line; "" if the error came from elsewhere.
-
-    Args:
-        error: error, whose text holds the traceback if it comes from an actor.
-        modules: the user's modules.
-    """
-    places = [place for module in modules if (place := _place(module))]
-    frames = [
-        (file, line, function)
-        for file, line, function in FRAME.findall("".join(traceback.format_exception(error)))
-        if any(file == place or file.startswith(f"{place}/") for place in places)
-    ]
-    if not frames:
-        return ""
-    cause = getattr(error, "cause", None) or error  # Ray wraps the error of an actor.
-    file, line, function = frames[-1]
-    text = " ".join(str(cause).split())
-    remedy = _late_import(cause, Path(file)) or (FROZEN if isinstance(cause, FrozenInstanceError) else "")
-    return f"{type(cause).__name__}: {text[:200]} ({file}, line {line}, in {function}){remedy}"
-
-
-FROZEN = "; keep values in the memory, or in context.state, and not on the object"
-"""Remedy for code that sets an attribute of a frozen dataclass."""
-
-
-def _late_import(error: BaseException, file: Path) -> str:
-    """Return the remedy if a function of a file imported a module that lies beside the file; else ""."""
-    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    if not name or not (file.with_name(f"{name}.py").exists() or file.with_name(name).is_dir()):
-        return ""
-    return f"; import {name} at the top of {file.name}: raysim checks and sends what is imported before the run"
-
-
-def _place(module: ModuleType) -> str | None:
+def file_of(module: ModuleType) -> str | None:
     """Return a module's file, or a package's folder."""
     return next(iter(getattr(module, "__path__", ())), getattr(module, "__file__", None))
 
 
 def _folder(module: ModuleType) -> Path | None:
     """Return the folder that contains a top-level module."""
-    place = _place(module)
+    place = file_of(module)
     if not place:
         return None
     # A link to the user's own code may change; the thousands of installed modules, asked several times, stay.

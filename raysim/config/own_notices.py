@@ -23,10 +23,11 @@ CHANGING = (
 def own_code_notices(names: Iterable[str]) -> list[str]:
     """Return a notice for each name of foreign code, so that the reader knows whose code runs."""
     own = [name for name in dict.fromkeys(names) if ":" in name and re.split(r"[.:]", name)[0] not in OURS]
+    files = {name: getattr(sys.modules[name.partition(":")[0]], "__file__", None) for name in own}
     return [
-        f"{name} is not part of raysim: the code of {getattr(sys.modules[name.partition(':')[0]], '__file__', None)} "
-        "runs here and in the actors, with all your permissions"
-        for name in own
+        f"{name} is not part of raysim: the code of {file or 'this session'} runs here and in the actors, with all "
+        "your permissions"
+        for name, file in files.items()
     ]
 
 
@@ -52,29 +53,37 @@ def _generator_notices(modules: Iterable[ModuleType]) -> list[str]:
 
 def _variable_notices(modules: Iterable[ModuleType]) -> list[str]:
     found = [(module.__name__, *change) for module in modules for change in _changes(module)]
+    others = len({(module, name) for module, *_, name in found}) - 1
     return [
-        f"{module}.{function} changes {module}.{name}, which is in no checkpoint, and which each actor has for itself: "
-        "the result may differ with the number of actors and after a resume; keep it in context.state, or in the "
-        "memory of a rule"
-        for module, function, name in found[:1]
+        f"{module}.{function} (line {line}) changes {module}.{name}, which is in no checkpoint, and which each actor "
+        "has for itself: the result may differ with the number of actors and after a resume; keep it in context.state, "
+        "or in the memory of a rule" + (f"; variables changed like this: {others} more" if others else "")
+        for module, function, line, name in found[:1]
     ]
 
 
-def _changes(module: ModuleType) -> Iterator[tuple[str, str]]:
-    """Yield a function of a module, and a variable of the module that it changes, by their names."""
+def _changes(module: ModuleType) -> Iterator[tuple[str, int, str]]:
+    """Yield the path of a function of a module, its line, and a variable of the module that it changes."""
     try:
         tree = ast.parse(inspect.getsource(module))
     except (OSError, TypeError, SyntaxError):  # It has no source.
         return
-    for function in ast.walk(tree):
-        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
+    for path, function in _functions(tree):
         nodes = list(ast.walk(function))
         shared = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
         stored = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
         own = (stored | {node.arg for node in nodes if isinstance(node, ast.arg)}) - shared
         names = [*sorted(stored & shared), *(name for node in nodes if (name := _changed(node, vars(module))))]
-        yield from ((function.name, name) for name in names if name not in own)
+        yield from ((path, function.lineno, name) for name in names if name not in own)
+
+
+def _functions(node: ast.AST, above: str = "") -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Yield the functions and methods below a node of the syntax, by names such as `Mine.update`."""
+    for each in ast.iter_child_nodes(node):
+        is_function = isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+        if is_function:
+            yield f"{above}{each.name}", each
+        yield from _functions(each, f"{above}{each.name}." if is_function or isinstance(each, ast.ClassDef) else above)
 
 
 def _changed(node: ast.AST, variables: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from partitioning.common.errors import suggestion
 from partitioning.common.paths import check_path, read_text
 from raysim.common.errors import InputError, unknown
 from raysim.common.surface import given, option
@@ -64,7 +65,9 @@ def read(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any]:
     path = check_path("the experiment file", source)
     if not path.is_file():
         if path.suffix:
-            raise InputError(f"experiment file {str(source)!r}: must be a file that exists; check the path")
+            beside = [each.name for each in path.parent.glob("*.toml") if each.is_file()]
+            remedy = suggestion(path.name, beside) or "; check the path"
+            raise InputError(f"experiment file {str(source)!r}: must be a file that exists{remedy}")
         if str(source) not in recipes():
             raise unknown(f"recipe {str(source)!r}", str(source), [*recipes(), "FILE.toml"])
         path = recipes()[str(source)]

@@ -13,6 +13,7 @@ from raysim.common.errors import InputError, MistakesError, each_error, one_inpu
 from raysim.config import own
 from raysim.config.check import ConfigTable, UnknownKeyError, checked, table_of
 from raysim.config.options import OptionTable
+from raysim.config.own_errors import describe_error
 from raysim.config.read import short_name
 
 
@@ -126,6 +127,6 @@ def _made(where: str, path: str, table: StageTable) -> Stage:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # The user's class may raise anything.
-        if text := own.describe_error(error, own.modules_of([table.name])):
+        if text := describe_error(error, [table.name]):
             raise InputError(f"{where} has stage {table.name!r}: must be made, and raised {text}; change it") from error
         raise

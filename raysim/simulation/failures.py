@@ -22,8 +22,8 @@ from raysim.common.errors import (
 )
 from raysim.common.names import CONFIG, REPORT, SUMMARY
 from raysim.common.surface import call
-from raysim.config import own
 from raysim.config.experiment import Experiment
+from raysim.config.own_errors import describe_error
 from raysim.data.decoding import cache_remedy
 from raysim.simulation.options import RunOptions
 from raysim.store.location import RunLocation
@@ -122,7 +122,7 @@ def name_user_code(experiment: Experiment, log: Path) -> Iterator[None]:
     except (*COMPLETE_ERRORS, KeyboardInterrupt):
         raise
     except BaseException as error:
-        if text := own.describe_error(error, experiment.own_code):
+        if text := describe_error(error, experiment.named):
             raise OwnCodeError(f"your own code raised {text}; see {log}") from error
         raise
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from rich.text import Text
 
 from partitioning.cli.console import Console
 from partitioning.common.text import caption, printable
+from raysim.common.surface import ipython_shell
 from raysim.common.units import human_seconds
 from raysim.report.words import in_words
 from raysim.watching.log import at_most_every
@@ -269,16 +269,9 @@ def display() -> Iterator[Watcher]:
         yield BarWatcher(progress)
 
 
-def in_notebook() -> bool:
-    """Return whether this process is the kernel of a notebook."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return shell is not None and hasattr(shell, "kernel")
-
-
 def default_watcher() -> Watcher:
     """Return the watcher of a run from Python: a bar in a notebook, else nothing."""
-    return NotebookWatcher() if in_notebook() else Watcher()
+    return NotebookWatcher() if hasattr(ipython_shell(), "kernel") else Watcher()
 
 
 class NotebookWatcher(Watcher):

@@ -1,6 +1,7 @@
 """A user's own algorithm, from a module that nobody but the experiment knows."""
 
 import importlib
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -401,9 +402,22 @@ def test_a_variable_of_a_module_that_a_function_changes_is_told(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "own_variables", raising=False)
     found = module_notices([importlib.import_module("own_variables")])
-    assert [text.partition(", which")[0] for text in found] == (
+    assert [re.sub(r" \(line \d+\)", "", text.partition(", which")[0]) for text in found] == (
         [f"own_variables.train changes own_variables.{name}"] if name else []
     )
+
+
+def test_the_notice_of_a_changed_variable_names_the_method_its_line_and_how_many_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_methods.py").write_text(
+        "SEEN, RATES = [], {}\n\nclass Mine:\n    def update(self, round):\n"
+        "        SEEN.append(round)\n        SEEN.append(round)\n        RATES[round] = 0.1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    (notice,) = module_notices([importlib.import_module("own_methods")])
+    assert notice.startswith("own_methods.Mine.update (line 4) changes own_methods.SEEN, which")
+    assert notice.endswith("; variables changed like this: 1 more")
 
 
 def test_a_link_to_own_code_is_followed_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,8 @@ def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
         (tmp_path / "x.toml").write_bytes(content)
         with pytest.raises(InputError, match=message):
             read(tmp_path / "x.toml")
-    (tmp_path / "z.toml").mkdir()
-    with pytest.raises(InputError, match="must be a file"):
-        read(tmp_path / "z.toml")
+    (tmp_path / "folder.toml").mkdir()
+    with pytest.raises(InputError, match=r"must be a file that exists; check the path$"):
+        read(tmp_path / "folder.toml")
+    with pytest.raises(InputError, match=r"must be a file that exists; did you mean 'x\.toml'\?$"):
+        read(tmp_path / "xx.toml")

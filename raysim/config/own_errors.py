@@ -1,0 +1,56 @@
+"""Errors of the user's own code in one line that names the place."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterable
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+from raysim.common.surface import ipython_shell
+from raysim.config.own import file_of, modules_of
+
+FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
+"""A line of a traceback that names a place."""
+
+FROZEN = "; keep values in the memory, or in context.state, and not on the object"
+"""Remedy for code that sets an attribute of a frozen dataclass."""
+
+
+def describe_error(error: BaseException, names: Iterable[str]) -> str:
+    """Return the error of the user's own code and its place in one line; "" if the error came from elsewhere.
+
+    Args:
+        error: error, whose text holds the traceback if it comes from an actor.
+        names: names of the user's own objects.
+    """
+    files = [file for module in modules_of(names) if (file := file_of(module))]
+    frames = [
+        (file, place, line, function)
+        for file, line, function in FRAME.findall("".join(traceback.format_exception(error)))
+        if (place := _place(file, files))
+    ]
+    if not frames:
+        return ""
+    cause = getattr(error, "cause", None) or error  # Ray wraps the error of an actor.
+    file, place, line, function = frames[-1]
+    text = " ".join(str(cause).split())
+    remedy = _late_import(cause, Path(file)) or (FROZEN if isinstance(cause, FrozenInstanceError) else "")
+    return f"{type(cause).__name__}: {text[:200]} ({place}, line {line}, in {function}){remedy}"
+
+
+def _place(file: str, files: Iterable[str]) -> str:
+    """Return the file of a frame if it is one of these, or lies in one, or the cell of a notebook; else ""."""
+    if any(file == own or file.startswith(f"{own}/") for own in files):
+        return file
+    shell = ipython_shell()
+    return " ".join((shell and shell.compile.format_code_name(file)) or ())
+
+
+def _late_import(error: BaseException, file: Path) -> str:
+    """Return the remedy if a function of a file imported a module that lies beside the file; else ""."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if not name or not (file.with_name(f"{name}.py").exists() or file.with_name(name).is_dir()):
+        return ""
+    return f"; import {name} at the top of {file.name}: raysim checks and sends what is imported before the run"

@@ -1,0 +1,43 @@
+"""Errors of code in the cells of a notebook; IPython takes the place of the main module, so it has a process here."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CELLS = """
+from IPython.core.interactiveshell import InteractiveShell
+
+cells = [
+    "import raysim; from algorithms import *; from tests.kit.runs import quick_run",
+    '''
+def training(model, batches, context):
+    return {}["step"]
+def composing(participation, local, server=Assign()) -> Algorithm:
+    return {}["part"]
+''',
+    '''
+for number, tables in enumerate(({"local": {"update": training}}, {"algorithm": {"name": composing}})):
+    try:
+        quick_run(dict(rounds=1, data={"dataset": "digits"}, **tables), "run%d" % number, inline=True)
+    except Exception as error:
+        print(type(error).__name__, error)
+''',
+]
+for cell in cells:
+    InteractiveShell.instance().run_cell(cell, store_history=True)
+"""
+
+
+def test_an_error_in_a_cell_is_one_line_that_names_the_cell(tmp_path: Path) -> None:
+    pytest.importorskip("IPython")
+    done = subprocess.run([sys.executable, "-c", CELLS], cwd=tmp_path, capture_output=True, text=True, check=True)
+    trained, composed = done.stdout.splitlines()
+    assert "OwnCodeError your own code raised KeyError: 'step' (Cell In[2], line 2, in training); see " in trained
+    assert composed == (
+        "InputError algorithm.name = '__main__:composing': must be composed, and raised KeyError: 'part' "
+        "(Cell In[2], line 4, in composing)"
+    )
+    log = (tmp_path / "run0" / "run.log").read_text()
+    assert "__main__:training is not part of raysim: the code of this session runs here" in log
