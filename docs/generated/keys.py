@@ -89,8 +89,7 @@ def places() -> Iterator[tuple[str, Place]]:
 
 def section(group: Group, key: Key, page: str, names: Names, level: int) -> str:
     """Return a key's section: its type and default, and its meaning."""
-    default = f"default `{key.shown_default}`" if key.has_default else ""
-    default = "required" if key.shown_default == "required" else default
+    default = {"required": "required", "–": ""}.get(key.shown_default, f"default `{key.shown_default}`")
     title = f"`{key.name if group.table == TOP else key.path}`"
     facts = ", ".join(each for each in (coded(key.kind), default) if each)
     return joined(heading(level, title, anchor(group, key)), f"*{facts}*", names.text(key.meaning, page))

@@ -18,7 +18,7 @@ from algorithms.training.loss import LOSSES
 from algorithms.training.optimiser_names import OPTIMISERS
 from partitioning.common.paths import read_text
 from partitioning.schemes.registry import parameters
-from raysim.common.errors import InputError, unknown
+from raysim.common.errors import InputError, check_known
 from raysim.config.algorithm import AlgorithmTable, algorithms_of
 from raysim.config.check import ConfigTable
 from raysim.config.own import FORM, MODEL_FORM, PARTS
@@ -132,7 +132,7 @@ def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
         InputError: an unknown name, or a kind without keys.
     """
     if kind == "algorithms":
-        _check("algorithm", name, ALGORITHMS)
+        check_known(f"algorithm {name!r}", name, ALGORITHMS)
         refused = _refused_keys(name)
         common = ("label", "sampling", "candidates", "over", "deadline", "late", "joins")
         yield from _keys(ALGORITHMS[name], PARTS)
@@ -141,19 +141,19 @@ def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
         if "oort" not in refused:
             yield from _table_keys(OortTable, tuple(OortTable.model_fields), "oort.")
     elif kind == "models":
-        _check("model", name, MODELS)
+        check_known(f"model {name!r}", name, MODELS)
         yield from _keys(MODELS[name].build, BUILDER_ARGUMENTS)
         yield from _keys(ModelOptions, RENORM_KEYS)
         yield from _keys(RenormLimits, (), {key.removeprefix(RENORM_PREFIX): key for key in RENORM_KEYS})
     elif kind == "losses":
-        _check("loss", name, LOSSES)
+        check_known(f"loss {name!r}", name, LOSSES)
         yield from _keys(LOSSES[name])
     elif kind == "schemes":
-        _check("scheme", name, partitioning.SCHEMES)
+        check_known(f"scheme {name!r}", name, partitioning.SCHEMES)
         for each in parameters(name).values():
             yield f"{each.name}{_default(each.default)}", each.text
     elif kind == "uplink":
-        _check("stage", name, STAGES)
+        check_known(f"stage {name!r}", name, STAGES)
         yield from _keys(STAGES[name])
     else:
         raise InputError(
@@ -185,13 +185,8 @@ def recipe(name: str) -> str:
         from raysim.reproduction.file import reproductions
 
         found |= reproductions()
-    _check("recipe", name, found)
+    check_known(f"recipe {name!r}", name, found)
     return read_text(found[name])
-
-
-def _check(kind: str, name: str, table: Mapping[str, Any]) -> None:
-    if name not in table:
-        raise unknown(f"{kind} {name!r}", name, list(table))
 
 
 def _keys(

@@ -1,30 +1,11 @@
 """Errors with a message of one line: wrong input, and runs that cannot go on."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from partitioning.common.errors import InputError, ShortError, suggestion
-
-__all__ = [
-    "DamagedError",
-    "DivergedError",
-    "InputError",
-    "MistakesError",
-    "ModelsLostError",
-    "OutOfMemoryError",
-    "OwnCodeError",
-    "RayStartError",
-    "RetriesSpentError",
-    "StoppedError",
-    "UnknownError",
-    "check_known",
-    "each_error",
-    "every",
-    "of_algorithm",
-    "one_input_error",
-    "unknown",
-]
+from partitioning.common.errors import InputError as InputError  # noqa: PLC0414 - others import it from here
+from partitioning.common.errors import ShortError, suggestion
 
 MAX_NAMES = 12
 """Names that a message lists. A table may have thousands of columns."""
@@ -161,10 +142,15 @@ def unknown(what: str, name: str, allowed: Collection[str], most: int = MAX_NAME
     return UnknownError(what, name, allowed, most=most)
 
 
-def check_known(what: str, name: str, allowed: Collection[str]) -> None:
-    """Raise InputError if a name is unknown; see `UnknownError`."""
-    if name not in allowed:
-        raise unknown(what, name, allowed)
+def check_known(what: str, name: object, allowed: Collection[str]) -> None:
+    """Raise InputError if a name is unknown, or no text; see `UnknownError`."""
+    if not isinstance(name, str) or name not in allowed:
+        raise unknown(what, str(name), allowed)
+
+
+def joined(errors: Sequence[InputError]) -> InputError:
+    """Return one error for all mistakes; a single one stays."""
+    return errors[0] if len(errors) == 1 else MistakesError(*errors)
 
 
 def each_error(error: InputError) -> tuple[InputError, ...]:
@@ -188,7 +174,7 @@ def every(checks: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
         except InputError as error:
             errors.append(error)
     if errors:
-        raise errors[0] if len(errors) == 1 else MistakesError(*errors)
+        raise joined(errors)
     return results
 
 
@@ -205,5 +191,4 @@ def one_input_error() -> Iterator[None]:
     try:
         yield
     except AlgorithmInputError as error:
-        errors = [InputError(line) for line in (str(error), *error.others)]
-        raise errors[0] if len(errors) == 1 else MistakesError(*errors) from None
+        raise joined([InputError(line) for line in (str(error), *error.others)]) from None

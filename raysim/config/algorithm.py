@@ -14,7 +14,7 @@ from pydantic import Field
 
 from algorithms import Algorithm, Compute, Mean, Participation, Robust
 from algorithms.core.returned import place_of
-from algorithms.names import ALGORITHMS, SERVERS
+from algorithms.names import ALGORITHMS
 from algorithms.parts.clustered import OwnChoice
 from algorithms.parts.schedule import LateUpdates, Reporting
 from raysim.common.errors import InputError, MistakesError, each_error, every, one_input_error
@@ -92,7 +92,7 @@ class AlgorithmTable(ConfigTable):
         with self._composing():
             return self._with_options(self._composer()(self._parts()))
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Compose the algorithm; raise InputError also if one of the user's own ignores a key of the file."""
         with self._composing():
             compose, parts = self._composer(), self._parts()
@@ -130,10 +130,7 @@ class AlgorithmTable(ConfigTable):
             self.active,
             Reporting(self.over, self.deadline, self.late),
         )
-        local = self.local.value()
-        return Parts(
-            participation, local, own.resolve("server.rule", self.server.rule, SERVERS)(**self.server.rule_keys)
-        )
+        return Parts(participation, self.local.value(), self.server.rule_value())
 
     def _composer(self) -> Callable[[Parts], Algorithm]:
         """Return the function that composes the algorithm from its parts, without options."""
@@ -287,7 +284,7 @@ def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable
         }
     )
     table: AlgorithmTable = found.pop("own").model_copy(update=found)
-    table.check()
+    table._check()
     return table
 
 

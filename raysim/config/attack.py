@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, ClassVar, get_args
 
 from algorithms.options.attack import Attack, AttackKind
-from raysim.common.errors import InputError
-from raysim.config.check import ConfigTable, known
+from raysim.common.errors import InputError, check_known
+from raysim.config.check import ConfigTable
 from raysim.config.options import OptionTable
 
 
@@ -25,7 +25,7 @@ class AttackTable(OptionTable):
     """Factor of the attack; by default 1, and for `little-is-enough` the paper's z by the sizes of the cohort."""
 
     def option(self, algorithm: Any = None, labels: Any = None) -> Attack:
-        known("attack.kind", self.kind, dict.fromkeys(get_args(AttackKind)))
+        check_known(f"attack.kind = {self.kind!r}", self.kind, get_args(AttackKind))
         attack = Attack(**self.beyond(ConfigTable))
         if labels is None or labels.kind == "class":
             return attack if labels is None else replace(attack, classes=labels.outputs)

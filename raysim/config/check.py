@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationErro
 from pydantic_core import CoreSchema, PydanticUndefined
 
 from partitioning.common.text import printable
-from raysim.common.errors import InputError, MistakesError, UnknownError, unknown
+from raysim.common.errors import InputError, UnknownError, joined
 from raysim.common.surface import given
 from raysim.config.bounds import bounded
 
@@ -180,7 +180,7 @@ def checked(model: type[T], raw: Mapping[str, Any], where: str, besides: Collect
     except InputError as error:
         errors.append(error)
     if errors:
-        raise errors[0] if len(errors) == 1 else MistakesError(*errors)
+        raise joined(errors)
     return table
 
 
@@ -201,17 +201,6 @@ def _text(where: str, value: Any) -> str:
     if isinstance(value, date | time):
         raise InputError(f"{where or 'the file'} holds {value}, a date or time: must have none; write it in quotes")
     return str(value)
-
-
-def known(key: str, name: object, table: Mapping[str, Any]) -> Any:
-    """Return an entry of a table of names.
-
-    Raises:
-        InputError: no such name; the nearest is named.
-    """
-    if not isinstance(name, str) or name not in table:
-        raise unknown(f"{key} = {name!r}", str(name), list(table))
-    return table[name]
 
 
 def _explained(findings: Sequence[Any], where: str, model: type[ConfigTable]) -> Iterator[InputError]:

@@ -20,7 +20,7 @@ from algorithms.training.loss import LOSSES
 from algorithms.training.optimiser_names import OPTIMISERS
 from partitioning.common.errors import folded, nearest
 from partitioning.schemes.registry import parameters
-from raysim.common.errors import InputError, MistakesError, UnknownError, each_error
+from raysim.common.errors import InputError, UnknownError, each_error, joined
 from raysim.common.surface import given
 from raysim.config import own
 from raysim.config.bounds import plain
@@ -92,8 +92,7 @@ def hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type[
         raw: tables of the file.
         tables: models of the tables by name; "" for the keys outside of tables.
     """
-    errors = [_hinted(each, raw, tables) for each in each_error(error)]
-    return errors[0] if len(errors) == 1 else MistakesError(*errors)
+    return joined([_hinted(each, raw, tables) for each in each_error(error)])
 
 
 def _hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type[ConfigTable]]) -> InputError:

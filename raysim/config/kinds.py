@@ -9,7 +9,6 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from raysim.config.check import ConfigTable
 from raysim.config.ranges import LIMITS, Accepts, static_range, true_range
@@ -67,17 +66,6 @@ def _in_list(accepts: Accepts, sizes: Sequence[int]) -> Accepts:
 
 def _in_table(accepts: Accepts) -> Accepts:
     return lambda value: accepts({"x": value})
-
-
-def shown(default: Any) -> str:
-    """Return a default value as TOML would have it; "required" if a key must be given, and a dash if none is set."""
-    if default is PydanticUndefined or default is inspect.Parameter.empty:
-        return "required"
-    if default is None:
-        return "–"
-    if isinstance(default, ConfigTable):
-        return "{}"
-    return json.dumps(default, default=str)
 
 
 def choices(annotation: Any) -> Iterator[Any]:

@@ -19,6 +19,9 @@ CHANGING = (
 )
 """Methods of Python's containers that change them."""
 
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+"""Syntax whose name is a part of the paths of the functions in it."""
+
 
 def own_code_notices(names: Iterable[str]) -> list[str]:
     """Return a notice for each name of foreign code, so that the reader knows whose code runs."""
@@ -80,10 +83,9 @@ def _changes(module: ModuleType) -> Iterator[tuple[str, int, str]]:
 def _functions(node: ast.AST, above: str = "") -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """Yield the functions and methods below a node of the syntax, by names such as `Mine.update`."""
     for each in ast.iter_child_nodes(node):
-        is_function = isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
-        if is_function:
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
             yield f"{above}{each.name}", each
-        yield from _functions(each, f"{above}{each.name}." if is_function or isinstance(each, ast.ClassDef) else above)
+        yield from _functions(each, f"{above}{each.name}." if isinstance(each, SCOPES) else above)
 
 
 def _changed(node: ast.AST, variables: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from raysim.config.algorithm import INNER, AlgorithmTable, algorithms_of
 from raysim.config.bounds import LARGEST_WHOLE
 from raysim.config.check import ConfigTable, checked, table_in, table_of
 from raysim.config.experiment import Experiment, TopLevelKeys
-from raysim.config.kinds import choices, kind, shown
+from raysim.config.kinds import choices, kind
 from raysim.config.local import local_table
 from raysim.config.model import ModelTable, model_of
 from raysim.config.options import OptionTable, option_tables
@@ -85,14 +86,13 @@ class Key:
         return kind(self.annotation, self.metadata, self.construction.tests(self.name))
 
     @property
-    def has_default(self) -> bool:
-        """Whether the key has a value if the file gives none."""
-        return self.default is not None and self.default is not PydanticUndefined
-
-    @property
     def shown_default(self) -> str:
         """Default as TOML would have it; "required" if a key must be given, and a dash if none is set."""
-        return shown(self.default)
+        if self.default is PydanticUndefined:
+            return "required"
+        if self.default is None:
+            return "–"
+        return "{}" if isinstance(self.default, ConfigTable) else json.dumps(self.default, default=str)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from typing import Any
 
 from algorithms.names import SERVERS
 from algorithms.options.aggregation import AGGREGATES, Aggregate
-from raysim.common.errors import one_input_error
+from algorithms.parts.server import Server
+from raysim.common.errors import check_known, one_input_error
 from raysim.config import own
-from raysim.config.check import ConfigTable, checked, known, signature_of, table_of
+from raysim.config.check import ConfigTable, checked, signature_of, table_of
 
 
 class ServerTable(ConfigTable):
@@ -22,10 +23,12 @@ class ServerTable(ConfigTable):
     """Rule that turns the cohort's models into one: `mean` (the default), `median`, `trimmed-mean`, `krum`,
     `multi-krum` or `geometric-median`."""
 
-    @property
-    def rule_keys(self) -> dict[str, Any]:
-        """Arguments of the server rule."""
-        return {key: value for key, value in self.beyond(ServerTable).items() if key not in _keys_of(self.aggregate)}
+    def rule_value(self) -> Server:
+        """Return the server rule as a value."""
+        others = _keys_of(self.aggregate)
+        keys = {key: value for key, value in self.beyond(ServerTable).items() if key not in others}
+        rule: Server = own.resolve("server.rule", self.rule, SERVERS)(**keys)
+        return rule
 
     @property
     def aggregation(self) -> Aggregate:
@@ -41,7 +44,7 @@ def server_of(common: dict[str, Any], special: dict[str, Any], default: Any) -> 
     """
     # Keys of the common rule mean nothing to an algorithm's own rule. The algorithm decides if no rule is named.
     aggregate = special.get("aggregate", common.get("aggregate", "mean"))
-    known("server.aggregate", aggregate, AGGREGATES)
+    check_known(f"server.aggregate = {aggregate!r}", aggregate, AGGREGATES)
     usual_keys = _keys_of(common.get("aggregate", "mean"))
     if aggregate == common.get("aggregate", "mean"):
         special = {key: common[key] for key in ("aggregate", *usual_keys) if key in common} | special
@@ -52,7 +55,8 @@ def server_of(common: dict[str, Any], special: dict[str, Any], default: Any) -> 
     usual = next((name for name, rule in SERVERS.items() if rule is type(default)), its_own)
     name = keys.get("rule", usual)
     rule = own.resolve("server.rule", name, SERVERS)
-    own.check_rule(name, rule)
+    if ":" in name:
+        own.check_rule(name, rule)
     given = {**asdict(default), **keys} if name == usual else keys
     of = f"rule {name}" if aggregate == "mean" else f"rule {name} and aggregate {aggregate}"
     table = checked(

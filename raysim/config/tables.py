@@ -16,10 +16,10 @@ from algorithms import DrawnDevices
 from algorithms.core.head import ModelPart
 from partitioning.common.paths import absolute
 from partitioning.schemes.registry import takes
-from raysim.common.errors import InputError, one_input_error
+from raysim.common.errors import InputError, check_known, one_input_error
 from raysim.common.secrets import tracking_uri
 from raysim.config import own
-from raysim.config.check import ConfigTable, changed_keys, checked, distinct, known, table_with
+from raysim.config.check import ConfigTable, changed_keys, checked, distinct, table_with
 from raysim.config.scheme_keys import scheme_keys
 from raysim.measures.finetuning import Finetuning
 from raysim.measures.metrics import METRICS, Metric, own_metric
@@ -236,7 +236,7 @@ def partition_of(raw: dict[str, Any]) -> PartitionTable:
         InputError: see `checked`; also an unknown scheme, or keys that exclude each other.
     """
     scheme = raw.get("scheme", "iid")
-    known("partition.scheme", scheme, partitioning.SCHEMES)
+    check_known(f"partition.scheme = {scheme!r}", scheme, partitioning.SCHEMES)
     partition = checked(partition_table(scheme), raw, "partition", of=f"scheme {scheme}")
     if not takes(scheme, "clients"):
         if partition.clients is not None:

@@ -11,8 +11,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from raysim.common.errors import InputError, unknown
-from raysim.config.check import flat, known, part
+from raysim.common.errors import InputError, check_known, unknown
+from raysim.config.check import flat, part
 from raysim.config.experiment import Experiment
 from raysim.config.read import Change, algorithm_tables, apply
 
@@ -112,9 +112,9 @@ def ordered_spaces(names: Sequence[str], grid: Mapping[str, Any], inherit: Mappi
             inheritance has a circle.
     """
     for name in grid:
-        known("name in study.grid", name, dict.fromkeys([*names, EVERY]))
+        check_known(f"name in study.grid = {name!r}", name, [*names, EVERY])
     for name in inherit:
-        known("name in study.inherit", name, dict.fromkeys(names))
+        check_known(f"name in study.inherit = {name!r}", name, names)
     for_all, spaces = _values(EVERY, part(grid, EVERY, "study.grid")), {}
     for place, name in enumerate(names):
         sources, special = (
@@ -164,6 +164,6 @@ def _sources(name: str, table: dict[str, Any], names: Sequence[str]) -> dict[str
                 f'{key} = "radfed"'
             )
         algorithm, _, there = text.partition(":")
-        known(f"name in study.inherit.{name}.{key}", algorithm, dict.fromkeys(names))
+        check_known(f"name in study.inherit.{name}.{key} = {algorithm!r}", algorithm, names)
         sources[key] = algorithm, there or key
     return sources

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from raysim.common.errors import InputError
-from raysim.config.check import ConfigTable, checked, distinct, known
+from raysim.common.errors import InputError, check_known
+from raysim.config.check import ConfigTable, checked, distinct
 from raysim.config.experiment import Experiment
 from raysim.config.ranges import Construction
 from raysim.config.reference import Group, group_of
@@ -90,7 +90,7 @@ def resolved_table(table: StudyTable, experiment: Experiment, has_search: bool) 
         _check_select_by(select_by, cut)
     names = experiment.names
     baseline = table.baseline or ("fedavg" if "fedavg" in names else names[0])
-    known("study.baseline", baseline, dict.fromkeys(names))
+    check_known(f"study.baseline = {baseline!r}", baseline, names)
     drawn = table.tune.partition_seeds or table.partition_seeds
     if table.tune.partition_seeds and not set(table.tune.partition_seeds) <= set(table.partition_seeds or ()):
         raise InputError(

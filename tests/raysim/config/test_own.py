@@ -281,6 +281,20 @@ def test_wrong_names_are_refused_in_one_line(folder: Path, name: Any, message: s
     assert "\n" not in str(error.value)
 
 
+def test_a_key_may_have_the_name_of_a_step_of_the_check(folder: Path) -> None:
+    (folder / "keyed.py").write_text(
+        "from algorithms import Algorithm, Assign, fedavg\n"
+        "def mine(participation, local, server=Assign(), *, check: bool = True, value: float = 1.0) -> Algorithm:\n"
+        "    return fedavg(participation, local, server)\n"
+        "class Rule:\n"
+        "    def __init__(self, value: float = 1.0): ...\n"
+        "    def __call__(self, model, mean, total, memory, layout): return mean, memory\n"
+    )
+    tables = {"algorithm": {"name": "keyed:mine", "check": False}, "server": {"rule": "keyed:Rule", "value": 2.0}}
+    (table,) = Experiment.of({**BASE, **tables}, [folder]).algorithm
+    assert table.to_toml()["check"] is False and table.to_toml()["server"]["value"] == 2.0
+
+
 def test_a_key_of_one_of_several_algorithms_is_named_by_the_function(folder: Path) -> None:
     (folder / "algorithm.py").write_text((folder / "own_algorithm.py").read_text())
     for key, value in (("cohort", 0), ("exponent", "x")):
