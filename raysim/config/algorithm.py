@@ -234,19 +234,18 @@ def _check_labels(tables: Sequence[AlgorithmTable]) -> None:
 
 def _of_own_table(error: InputError, table: Mapping[str, Any]) -> InputError:
     """Return the error with `algorithm.` before its key if the key stands in a table inside the algorithm's."""
+    if isinstance(error, UnknownKeyError):
+        return error.inside("algorithm.") if _has(table, error.where, error.name) else error
     path = re.match(r"(\w+)\.(\w+)", str(error))
-    where, key = path.groups() if path else ("", "")
-    if isinstance(error, UnknownKeyError):
-        where, key = error.where, error.name
-    inner = table.get(where) if where in INNER else None
-    if not isinstance(inner, dict) or key not in inner:
+    if type(error) is not InputError or not path or not _has(table, path[1], path[2]):
         return error
-    if isinstance(error, UnknownKeyError):
-        return error.inside("algorithm.")
-    if type(error) is not InputError:
-        return error
-    keys = "|".join(map(re.escape, inner))
-    return InputError(re.sub(rf"(?<![\w.]){where}\.(?=({keys})\b)", f"algorithm.{where}.", str(error)))
+    keys = "|".join(map(re.escape, table[path[1]]))
+    return InputError(re.sub(rf"(?<![\w.]){path[1]}\.(?=({keys})\b)", f"algorithm.{path[1]}.", str(error)))
+
+
+def _has(table: Mapping[str, Any], inner: str, key: str) -> bool:
+    """Return whether a key stands in a table inside an algorithm's."""
+    return inner in INNER and isinstance(table.get(inner), dict) and key in table[inner]
 
 
 def _named(error: InputError, name: str) -> InputError:
@@ -263,11 +262,11 @@ def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable
     special = {key: part({key: raw.pop(key, {})}, key, "algorithm") for key in INNER}
 
     def own_keys() -> AlgorithmTable:
-        table = table_of(_function(name), own.PARTS, AlgorithmTable)
+        table = table_of(_function_of(name), own.PARTS, AlgorithmTable)
         return checked(table, raw, "algorithm", of=f"algorithm {name}")
 
     def server() -> ServerTable:
-        default = signature_of(_function(name)).parameters["server"].default
+        default = signature_of(_function_of(name)).parameters["server"].default
         return server_of(part(common, "server"), special["server"], default)
 
     def option(name: str, kind: type[OptionTable]) -> OptionTable | None:
@@ -288,7 +287,7 @@ def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable
     return table
 
 
-def _function(name: Any) -> Callable[..., Any]:
+def _function_of(name: Any) -> Callable[..., Any]:
     function: Callable[..., Any] = own.resolve("algorithm.name", name, ALGORITHMS)
     if ":" in name:
         own.check_shape(name, function, AlgorithmTable.model_fields)

@@ -153,10 +153,6 @@ class EvaluateTable(ConfigTable):
         return Selection(self.select == "best", self.select_by, self.patience, self.target, self.until_target)
 
 
-SPEEDS = tuple(each.name for each in fields(DrawnDevices))
-"""Keys of `[devices]` that are the arguments of `DrawnDevices`."""
-
-
 class DevicesTable(ConfigTable):
     """`[devices]`: the devices of clients in virtual time; without this table no time is simulated."""
 
@@ -200,7 +196,7 @@ class DevicesTable(ConfigTable):
     def profile(self) -> DrawnDevices:
         """Return the devices as a value; raise InputError if a number is out of range."""
         with one_input_error():
-            return DrawnDevices(**{name: getattr(self, name) for name in SPEEDS})
+            return DrawnDevices(**{each.name: getattr(self, each.name) for each in fields(DrawnDevices)})
 
 
 class CheckpointTable(ConfigTable):
