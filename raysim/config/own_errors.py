@@ -44,8 +44,9 @@ def _place(file: str, files: Iterable[str]) -> str:
     """Return the file of a frame if it is one of these, or lies in one, or the cell of a notebook; else ""."""
     if any(file == own or file.startswith(f"{own}/") for own in files):
         return file
-    shell = ipython_shell()
-    return " ".join((shell and shell.compile.format_code_name(file)) or ())
+    # IPython has had names of cells since version 8.
+    cell_of = getattr(getattr(ipython_shell(), "compile", None), "format_code_name", None)
+    return " ".join((cell_of and cell_of(file)) or ())
 
 
 def _late_import(error: BaseException, file: Path) -> str:
