@@ -2,63 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 
+from algorithms.core.keys import Purpose, torch_seed
 from algorithms.core.layout import Packed
 from algorithms.options.chain import FEEDBACK, StageChain
 from algorithms.options.stages import Changes, layer_sizes
-from algorithms.training.local import Local
-from algorithms.training.resident import Resident
+from algorithms.parts.client_update import Trained
 
 CACHED = 2**20
 """Values of the models that are clipped at a time: 4 MiB in float32."""
 
 
 @torch.no_grad()
-def send(
-    resident: Resident,
-    uplink: StageChain,
-    local: Local,
-    lanes: Sequence[int],
-    received: Sequence[Packed],
-    seed: Callable[[int], int],
-) -> None:
-    """Pass the changes of the models in some lanes through the uplink, and keep the residuals; see `Uplink`.
+def send(trained: Trained, uplink: StageChain, clients: Sequence[int]) -> None:
+    """Pass the changes of some trained models through the uplink, and keep the residuals; see `Uplink`.
 
     A value that is sent unchanged stays the trained one to the last bit.
 
     Args:
-        resident: models.
+        trained: trained models in their lanes.
         uplink: stages, at least one.
-        local: content of the client updates, which names the trained parameters.
-        lanes: lane of each client's model.
-        received: model that each client received.
-        seed: seed of the draws of the n-th of these clients.
+        clients: places of the clients that send, among those trained.
     """
+    resident, local = trained.worker.resident, trained.updates.local
     entries = [(entry, place) for entry, place in resident.layouts.shared.places() if local.trains(entry)]
-    if not entries or not lanes:
+    if not entries or not clients:
         return
+    lanes, received = [trained.lanes[i] for i in clients], [trained.received[i] for i in clients]
+    if all(each is received[0] for each in received):
+        received = received[:1]
     models, places = [resident.stacks[entry] for entry, _ in entries], [place for _, place in entries]
     if (norm := uplink.clips_alone) is not None:
         return _clip(models, places, lanes, received, norm)
-    index, sizes = list(lanes), [entry.size for entry, _ in entries]
-    trained = _gathered(models, index)
-    same = all(each is received[0] for each in received)
-    given = received[:1] if same else received
-    rows = np.stack([np.concatenate([each.floats[place] for place in places]) for each in given])
-    before = torch.from_numpy(rows).to(trained)
-    change = trained - before
+    sizes, after = [entry.size for entry, _ in entries], _gathered(models, lanes)
+    rows = np.stack([np.concatenate([each.floats[place] for place in places]) for each in received])
+    before = torch.from_numpy(rows).to(after)
+    change = after - before
     residuals = [resident.slots[FEEDBACK][entry.name] for entry, _ in entries] if uplink.feedback else []
-    owed = change + _gathered(residuals, index) if residuals else change
+    owed = change + _gathered(residuals, lanes) if residuals else change
     layers = layer_sizes(entry for entry, _ in entries)
-    draws = tuple(_stream(seed(i), resident.device) for i in range(len(index))) if uplink.draws else ()
+    draws = tuple(_stream(trained, i) for i in clients) if uplink.draws else ()
     sent = uplink.sent(Changes(owed, owed.shape[1], layers, draws=draws))
-    _scatter(models, index, torch.split(torch.where(sent == change, trained, before + sent), sizes, dim=1))
+    _scatter(models, lanes, torch.split(torch.where(sent == change, after, before + sent), sizes, dim=1))
     if residuals:
-        _scatter(residuals, index, torch.split(owed - sent, sizes, dim=1))
+        _scatter(residuals, lanes, torch.split(owed - sent, sizes, dim=1))
 
 
 def _clip(
@@ -74,15 +65,14 @@ def _clip(
         models: stacks of the trained entries.
         places: place of each entry among a received model's floating values.
         lanes: lane of each client's model.
-        received: model that each client received.
+        received: model that each client received; one if all received the same.
         norm: largest norm of a change.
     """
-    same = all(each is received[0] for each in received)
-    whole = np.stack([each.floats for each in (received[:1] if same else received)])
+    whole = np.stack([each.floats for each in received])
     before = [torch.from_numpy(whole[:, place]).to(models[0]) for place in places]
     step = max(1, CACHED // sum(stack[0].numel() for stack in models))
     for first, stop in _runs(lanes, step):
-        rows, own = slice(lanes[first], lanes[first] + stop - first), slice(0, 1) if same else slice(first, stop)
+        rows, own = slice(lanes[first], lanes[first] + stop - first), slice(first, stop) if len(received) > 1 else ...
         starts = [part[own].view(-1, *stack.shape[1:]) for part, stack in zip(before, models, strict=True)]
         pairs = list(zip((stack[rows] for stack in models), starts, strict=True))
         changes = ((w - start).reshape(len(w), -1) for w, start in pairs)
@@ -112,7 +102,7 @@ def _scatter(stacks: Sequence[torch.Tensor], lanes: list[int], parts: Sequence[t
         stack[lanes] = part.view(len(lanes), *stack.shape[1:])
 
 
-def _stream(seed: int, device: torch.device) -> torch.Generator:
-    generator = torch.Generator(device)
-    generator.manual_seed(seed)
-    return generator
+def _stream(trained: Trained, place: int) -> torch.Generator:
+    """Return the random stream of a client's stages."""
+    seed = torch_seed(trained.updates.seed, Purpose.UPLINK, trained.counter(place), trained.clients[place])
+    return torch.Generator(trained.worker.resident.device).manual_seed(seed)

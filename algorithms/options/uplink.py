@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from algorithms.core.errors import InputError
-from algorithms.core.keys import Purpose, torch_seed
+from algorithms.core.keys import Purpose
 from algorithms.core.layout import Layouts
 from algorithms.options.chain import FEEDBACK, StageChain
 from algorithms.options.stages import Clip
@@ -89,21 +88,14 @@ class Sent:
     def __call__(self, trained: Trained) -> None:
         from algorithms.options.sending import send  # late, because the experiment file is checked without torch
 
-        worker, sending, updates = trained.worker, trained.finite(), trained.updates
-
-        def seed(first: int, number: int) -> int:
-            place = sending[first + number]
-            return torch_seed(updates.seed, Purpose.UPLINK, trained.counter(place), trained.clients[place])
-
+        worker, places = trained.worker, trained.finite()
         if worker.own is None or not self.uplink.has_own:
-            lanes, models = [trained.lanes[i] for i in sending], [trained.received[i] for i in sending]
-            send(worker.resident, self.uplink, updates.local, lanes, models, partial(seed, 0))
+            send(trained, self.uplink, places)
             return
         # The stages of a user may draw from the default generators: each client's change goes alone.
-        for number, i in enumerate(sending):
-            with worker.keyed(Purpose.OWN_UPLINK, trained.counter(i), trained.clients[i], updates.seed):
-                place, model = [trained.lanes[i]], [trained.received[i]]
-                send(worker.resident, self.uplink, updates.local, place, model, partial(seed, number))
+        for i in places:
+            with worker.keyed(Purpose.OWN_UPLINK, trained.counter(i), trained.clients[i], trained.updates.seed):
+                send(trained, self.uplink, [i])
 
 
 def clipped(updates: ClientUpdates, norm: float) -> ClientUpdates:
