@@ -81,7 +81,9 @@ class Downlink(StageChain):
         floats[columns] = torch.where(received_by_all == change, new, old + received_by_all)[0].numpy()
         residual[columns] = (owed - received_by_all)[0].numpy()
         message = parts.model_bytes(layouts) - self.shortening(parts, layouts)
-        memory = sent.after(draft.fleet.census.clients, draft.drawn, residual, message)
+        heard = sent.heard.copy()
+        heard[np.searchsorted(draft.fleet.census.clients, draft.drawn)] = sent.total
+        memory = Broadcasts(residual, sent.total + message, heard)
         return replace(state, model=Packed(floats, state.model.integers)).keeping(self.name, vars(memory))
 
 
@@ -98,19 +100,6 @@ class Broadcasts:
     owed: Floats
     total: int
     heard: NDArray[np.int64]
-
-    def after(self, clients: NDArray[np.int64], cohort: NDArray[np.int64], owed: Floats, message: int) -> Broadcasts:
-        """Return the broadcasts after a round: its cohort had received all earlier ones.
-
-        Args:
-            clients: ids of the training clients, [K].
-            cohort: ids of the clients of the round, [m].
-            owed: what the clients have not received.
-            message: bytes of the round's broadcast.
-        """
-        heard = self.heard.copy()
-        heard[np.searchsorted(clients, cohort)] = self.total
-        return Broadcasts(owed, self.total + message, heard)
 
 
 def sent_by(state: State, fleet: Fleet) -> Broadcasts:

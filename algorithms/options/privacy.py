@@ -217,8 +217,30 @@ class Privacy(Option):
         return clipped(updates, self.spent(draft.state).clip)
 
     def reduce(self, draft: Draft, received: Received) -> Received:
-        models, spent = with_noise(self, draft, received)
-        return replace(received, models=models).keeping(self.name, vars(spent))
+        """Put noise on the sum of the cohort's models; its weight is the expected cohort, and each model's is 1.
+
+        qK w + sum_k (w_k - w) + N(0, (z C)^2)
+        """
+        state, algorithm, fleet, models = draft.state, draft.algorithm, draft.fleet, received.models
+        if models is None:
+            raise RuntimeError("a private round sums its models")
+        spent, rate = self.spent(state), algorithm.rounds.participation.rate
+        expected, clip = rate * len(fleet.census.clients), spent.clip
+        rng = generator(state.seed, Purpose.PRIVACY, draft.number)
+        start = state.model.floats.astype(np.float64)
+        # An entry that nobody trains must not show the cohort's size in its last bits.
+        floats = expected * start
+        for entry, place in algorithm.local.trained(fleet.layouts.shared).places():
+            if entry.frozen:
+                continue
+            floats[place] = models.floats[place] + (expected - models.total) * start[place]
+            if self.multiplier and entry.is_parameter:
+                floats[place] += self.sum_noise * clip * rng.standard_normal(entry.size)
+        if self.adaptive:
+            clip = self.adaptive.moved(clip, _share_within(clip, self.adaptive, received.rows, expected, rng))
+        noised = Sum(floats, models.integers, models.floating, expected)
+        after = spent.after(rate, self.multiplier, clip)
+        return replace(received, models=noised).keeping(self.name, vars(after))
 
     def publish(self, draft: Draft, received: Received, state: State) -> State:
         # A mean of personal entries has no noise, and the average is written and evaluated.
@@ -261,37 +283,6 @@ class Spent:
         if last[:2] != (rate, noise):
             before, last = [*before, last], (rate, noise, 0)
         return Spent(clip, (*before, (rate, noise, last[2] + 1)))
-
-
-def with_noise(privacy: Privacy, draft: Draft, received: Received) -> tuple[Sum, Spent]:
-    """Return the noised sum of the cohort's models, with the expected cohort as its weight; and the privacy spent.
-
-        qK w + sum_k (w_k - w) + N(0, (z C)^2)
-
-    Args:
-        privacy: privacy of the algorithm.
-        draft: the round.
-        received: sum of the models of the clients that trained, each with weight 1, and their reports.
-    """
-    state, algorithm, fleet, models = draft.state, draft.algorithm, draft.fleet, received.models
-    if models is None:
-        raise RuntimeError("a private round sums its models")
-    spent, rate = privacy.spent(state), algorithm.rounds.participation.rate
-    expected = rate * len(fleet.census.clients)
-    rng = generator(state.seed, Purpose.PRIVACY, draft.number)
-    start = state.model.floats.astype(np.float64)
-    # An entry that nobody trains must not show the cohort's size in its last bits.
-    floats = expected * start
-    for entry, place in algorithm.local.trained(fleet.layouts.shared).places():
-        if entry.frozen:
-            continue
-        floats[place] = models.floats[place] + (expected - models.total) * start[place]
-        if privacy.multiplier and entry.is_parameter:
-            floats[place] += privacy.sum_noise * spent.clip * rng.standard_normal(entry.size)
-    clip = spent.clip
-    if privacy.adaptive:
-        clip = privacy.adaptive.moved(clip, _share_within(clip, privacy.adaptive, received.rows, expected, rng))
-    return Sum(floats, models.integers, models.floating, expected), spent.after(rate, privacy.multiplier, clip)
 
 
 def _share_within(
