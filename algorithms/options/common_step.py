@@ -15,12 +15,6 @@ if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
 
     from algorithms.options.exchange import Common
 
-DROPOUT = (
-    "algorithm.name = 'fedtan' on a model with dropout: must be one without, because the cohort's first batches "
-    "pass it together; use another model, or another algorithm"
-)
-"""Error for a model with dropout."""
-
 
 @dataclass(frozen=True)
 class CommonStep(Option):
@@ -31,6 +25,7 @@ class CommonStep(Option):
     forms_models: ClassVar[str] = "the algorithm has a first step of its own"
 
     def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
+        from algorithms.options.exchange import DROPOUT
         from algorithms.training.dropout import has_dropout
 
         if has_dropout(module, sample):
@@ -42,7 +37,7 @@ class CommonStep(Option):
         from algorithms.parts.cohort import client_updates
 
         draft = draft.with_cohort()
-        exchange = Exchange(client_updates(draft), DROPOUT)
+        exchange = Exchange(client_updates(draft))
         start = draft.fleet.put((draft.state.model, draft.state.average))
         (outcome,) = draft.fleet.map(exchange, [block_over(draft.drawn, draft.fleet)], [start])
         draft.laps.lap("train")
@@ -59,9 +54,7 @@ class CommonStep(Option):
         report, devices = state.report, draft.fleet.census.devices
         # Updates that are left out later, because their result is not finite, took part as well.
         took_part = int((received.rows.column("used") > 0).sum())
-        if report is None:
-            return state
         each, exchanges, slowest = sum(layer.nbytes for layer in common), 3 * len(common), 0.0
         if devices is not None and took_part:
             slowest = max(devices.wire(client, each, each, exchanges) for client in draft.drawn.tolist())
-        return replace(state, report=report.adding(took_part * each, took_part * each, exchanges, slowest))
+        return replace(state, report=report and report.adding(took_part * each, took_part * each, exchanges, slowest))

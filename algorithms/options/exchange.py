@@ -29,6 +29,12 @@ from algorithms.training.worker import Worker
 
 Normalise = Callable[[_BatchNorm, torch.Tensor], torch.Tensor]
 
+DROPOUT = (
+    "algorithm.name = 'fedtan' on a model with dropout: must be one without, because the cohort's first batches "
+    "pass it together; use another model, or another algorithm"
+)
+"""Error for a model with dropout."""
+
 
 @dataclass(frozen=True)
 class Common:
@@ -60,11 +66,9 @@ class Exchange(Function):
 
     Args:
         updates: client updates, which determine the batches.
-        refuses_dropout: error for a model with dropout.
     """
 
     updates: ClientUpdates
-    refuses_dropout: str
 
     def join(self, left: Any, right: Any) -> Any:
         raise RuntimeError("the exchange of a cohort is one block")
@@ -72,7 +76,7 @@ class Exchange(Function):
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         model, personal = values[0]
         if worker.trainer.has_dropout:
-            raise InputError(self.refuses_dropout)
+            raise InputError(DROPOUT)
         count = len(block.clients)
         works = self.updates.works(worker, block.clients, [NO_INPUT] * count, [personal] * count)
         if any(work.y.dim() > 1 for work in works):
