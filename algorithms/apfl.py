@@ -10,11 +10,11 @@ from algorithms.core.errors import require
 from algorithms.core.layout import Scope
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.arguments import require_float32
 from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
-from algorithms.training.local_values import FLOAT32_MAX
 from algorithms.training.method import Method
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ def apfl(
     still the received model. The reported steps count each batch twice, and the loss is the mean of both models'.
     """
     require(0 <= share <= 1, "algorithm.share", share, "in [0, 1]", "set algorithm.share = 0.5")
-    fits = 0 <= share_lr <= FLOAT32_MAX
-    require(fits, "algorithm.share_lr", share_lr, "a float32 number >= 0", "set algorithm.share_lr = 0.1")
+    require_float32("algorithm.share_lr", share_lr, ">= 0", 0.1)
     require_defaults(local, "apfl", "optimizer", "momentum", "method")
     return fedavg(participation, replace(local, method=Mixed(float(share), share_lr)), server, weighting=weighting)
 

@@ -10,11 +10,12 @@ import numpy as np
 from algorithms.core.errors import InputError, require
 from algorithms.core.fleet import Fleet
 from algorithms.core.state import State
-from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.arguments import require_no_rule
 from algorithms.parts.schedule import Participation, Rounds
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
+from algorithms.parts.weighting import Samples
 from algorithms.training.local import Local
 
 if TYPE_CHECKING:
@@ -93,8 +94,7 @@ def centralized(participation: Participation, local: Local, server: Server = Ass
     require(plain, "algorithm.active, algorithm.sampling", what, allowed, "remove them")
     whole = participation.fraction in (None, 1)
     require(whole, "algorithm.fraction", participation.fraction, "1 for united data", remedy)
-    holds = isinstance(server, Assign)
-    require(holds, "server.rule", server, "'assign' if no models are aggregated", "remove the table [server]")
+    require_no_rule(server, "if no models are aggregated")
     kept = Sharing(slots={slot: "shared" for slot in local.slots if slot != "batches"})
     rounds = UnionRounds(Participation(reporting=participation.reporting))  # virtual time refuses its keys
-    return replace(fedavg(Participation(), local, server), schedule=rounds, sharing=kept, own_round=start_union)
+    return Algorithm(rounds, local, kept, Samples(), server, own_round=start_union)

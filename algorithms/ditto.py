@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.entries import SECOND_MODEL
-from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.fedprox import Proximal
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.arguments import require_float32
 from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
-from algorithms.training.local_values import FLOAT32_MAX
 from algorithms.training.method import Method
 
 if TYPE_CHECKING:
@@ -52,8 +51,7 @@ def ditto(
     Deviations: v_k takes the batches of w_k, as many steps at the same rate. It starts at the initial model. The
     authors' code averages the changes of a cohort equally; `weighting = "equal"` does so.
     """
-    fits = 0 <= attraction <= FLOAT32_MAX
-    require(fits, "algorithm.attraction", attraction, "a float32 number >= 0", "set algorithm.attraction = 0.1")
+    require_float32("algorithm.attraction", attraction, ">= 0", 0.1)
     require_defaults(local, "ditto", "method")
     return fedavg(participation, replace(local, method=Beside(attraction)), server, weighting=weighting)
 

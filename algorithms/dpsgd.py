@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
-from algorithms.core.errors import require, require_one
+from algorithms.core.errors import require_one
 from algorithms.core.fleet import Fleet
 from algorithms.core.state import State
 from algorithms.options.topology import Gossip, Order, Topology
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.arguments import require_no_rule
 from algorithms.parts.schedule import Participation, Rounds
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
@@ -71,7 +72,6 @@ def gossip(
 ) -> Algorithm:
     """Return the algorithm of clients that send each other whole models; arguments as in `dpsgd` and `Topology`."""
     require_one("algorithm.order", own_round.order, get_args(Order), 'set algorithm.order = "adapt-then-combine"')
-    holds = isinstance(server, Assign)
-    require(holds, "server.rule", server, "'assign' if there is no server", "remove the table [server]")
+    require_no_rule(server, "if there is no server")
     sharing = Sharing(weights="personal", affine="personal", statistics="personal")
     return Algorithm(Rounds(participation), local, sharing, Equal(), server, options=(topology,), own_round=own_round)

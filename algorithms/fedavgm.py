@@ -1,8 +1,8 @@
 """FedAvgM: Hsu, Qi and Brown, "Measuring the Effects of Non-Identical Data Distribution ...", 2019."""
 
-from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.arguments import require_rule
 from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Momentum, Server
 from algorithms.parts.weighting import WeightingName
@@ -29,6 +29,5 @@ def fedavgm(
 
     Deviations: all entries other than parameters take the mean; see `Momentum`.
     """
-    own = isinstance(server, Momentum)
-    require(own, "server.rule", server, "'momentum' for fedavgm", 'set server.rule = "momentum"')
+    require_rule(server, Momentum, "momentum", "fedavgm")
     return fedavg(participation, local, server, weighting=weighting)

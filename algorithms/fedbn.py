@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from algorithms.core.errors import require
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.arguments import require_no_rule
 from algorithms.parts.schedule import Participation, Rounds
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
@@ -64,7 +64,6 @@ def singleset(participation: Participation, local: Local, server: Server = Assig
     Deviations: data without a client is evaluated with the average of the last cohort's models. The paper does not
     define this.
     """
-    holds = isinstance(server, Assign)
-    require(holds, "server.rule", server, "'assign' if nothing travels", "remove the table [server]")
+    require_no_rule(server, "if nothing travels")
     sharing = Sharing(weights="personal", affine="personal", statistics="personal")
     return Algorithm(Rounds(participation), local, sharing, Equal(), server)

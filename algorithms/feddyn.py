@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from algorithms.core.clients import Census
-from algorithms.core.errors import require
 from algorithms.core.layout import Layout, Memory, Packed
+from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Participation, Rounds
+from algorithms.parts.arguments import require_float32, require_no_rule
+from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server, on_parameters
-from algorithms.parts.weighting import Equal
 from algorithms.training.local import Local, require_defaults
-from algorithms.training.local_values import FLOAT32_MAX
 from algorithms.training.method import Method
 from algorithms.training.terms import RECEIVED, AffineTerm, pull
 
@@ -45,14 +44,10 @@ def feddyn(participation: Participation, local: Local, server: Server = Assign()
     alpha falls to 0, the method tends to v <- v + 1 / K sum_k (w_k - w_t), w <- mean_k w_k + v with plain client
     updates, not to FedAvg.
     """
-    fits = 0 < alpha <= FLOAT32_MAX
-    require(fits, "algorithm.alpha", alpha, "a float32 number > 0", "set algorithm.alpha = 0.01")
-    own = isinstance(server, Assign)
-    require(own, "server.rule", server, "'assign' for feddyn, which has its own step", "remove the table [server]")
+    require_float32("algorithm.alpha", alpha, "> 0", 0.01)
+    require_no_rule(server, "for feddyn, which has its own step")
     require_defaults(local, "feddyn", "method")
-    return Algorithm(
-        Rounds(participation), replace(local, method=Dynamic(alpha)), weighting=Equal(), server=Accumulated()
-    )
+    return fedavg(participation, replace(local, method=Dynamic(alpha)), Accumulated(), weighting="equal")
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """FedAdam, FedYogi, FedAdagrad: Reddi et al., "Adaptive Federated Optimization", 2021; "FedAdapt" in RADFed."""
 
-from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.arguments import require_rule
 from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Server
 from algorithms.parts.weighting import WeightingName
@@ -69,6 +69,6 @@ def fedadagrad(
 def _adaptive(
     participation: Participation, local: Local, server: Server, weighting: WeightingName, rule: type[Adaptive]
 ) -> Algorithm:
-    own = rule.__name__.lower()
-    require(isinstance(server, rule), "server.rule", server, f"{own!r} for fed{own}", f'set server.rule = "{own}"')
+    name = rule.__name__.lower()
+    require_rule(server, rule, name, f"fed{name}")
     return fedavg(participation, local, server, weighting=weighting)

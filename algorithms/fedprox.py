@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.arguments import require_float32
 from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
-from algorithms.training.local_values import FLOAT32_MAX
 from algorithms.training.method import Method
 from algorithms.training.terms import RECEIVED, AffineTerm, pull
 
@@ -57,8 +57,7 @@ class Proximal(Method):
 
 def with_proximal(local: Local, proximal: float) -> Local:
     """Return local steps with the term proximal (w - w_t); with 0 they are the given ones."""
-    holds = 0 <= proximal <= FLOAT32_MAX
-    require(holds, "algorithm.proximal", proximal, "a float32 number >= 0", "set algorithm.proximal = 0")
+    require_float32("algorithm.proximal", proximal, ">= 0", 0)
     if not proximal:
         return local
     why = f"left out with local.update = {local.update and local.update.name!r}, which takes its own steps"

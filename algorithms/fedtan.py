@@ -1,14 +1,11 @@
 """FedTAN: Wang, Shi and Chang, "Why Batch Normalization Damages Federated Learning on Non-IID Data?", 2023."""
 
-from dataclasses import replace
-
 from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.options.common_step import CommonStep
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
-from algorithms.parts.weighting import Equal
 from algorithms.training.local import Local, require_defaults
 from algorithms.training.loss import CrossEntropy
 
@@ -52,5 +49,4 @@ def fedtan(participation: Participation, local: Local, server: Server = Assign()
     require(
         precision != "bf16", "local.precision", precision, "fp32 or fp64 for fedtan", 'set local.precision = "fp32"'
     )
-    plain = replace(fedavg(participation, local, server), weighting=Equal())
-    return plain.having(CommonStep())
+    return fedavg(participation, local, server, weighting="equal").having(CommonStep())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf
 from typing import TYPE_CHECKING
 
 from algorithms.core.errors import require
@@ -58,9 +58,9 @@ def moon(
     would have no gradient. The received and the previous model normalise by the statistics of the batch, like the
     trained one, and drop the same units. The training loss includes the term.
     """
-    require(isfinite(mu) and mu >= 0, "algorithm.mu", mu, "a number >= 0", "set algorithm.mu = 1.0")
-    name, holds = "algorithm.temperature", isfinite(temperature) and temperature > 0
-    require(holds, name, temperature, "a number > 0", f"set {name} = 0.5")
+    require(0 <= mu < inf, "algorithm.mu", mu, "a number >= 0", "set algorithm.mu = 1.0")
+    name = "algorithm.temperature"
+    require(0 < temperature < inf, name, temperature, "a number > 0", f"set {name} = 0.5")
     require_defaults(local, "moon", "method")
     require(not local.compute.compile, "local.compile", True, "false for moon", "leave it out")
     return fedavg(participation, replace(local, method=Contrasted(mu, temperature)), server, weighting=weighting)

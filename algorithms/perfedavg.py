@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.arguments import require_float32
 from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
-from algorithms.training.local_values import FLOAT32_MAX
 from algorithms.training.method import Method
 
 if TYPE_CHECKING:
@@ -55,8 +54,7 @@ def per_fedavg(
     batch norm refuses the second batch because it has one sample, the first step is undone.
     Fine-tuning takes epochs at the rate `local.lr`, not one step at alpha.
     """
-    fits = 0 <= inner_lr <= FLOAT32_MAX
-    require(fits, "algorithm.inner_lr", inner_lr, "a float32 number >= 0", "set algorithm.inner_lr = 0.01")
+    require_float32("algorithm.inner_lr", inner_lr, ">= 0", 0.01)
     require_defaults(local, "per-fedavg", "optimizer", "momentum", "method")
     return fedavg(participation, replace(local, method=Meta(inner_lr)), server, weighting=weighting)
 

@@ -9,6 +9,7 @@ from algorithms.core.entries import SECOND_MODEL
 from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.arguments import require_float32
 from algorithms.parts.schedule import Participation
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
@@ -57,8 +58,7 @@ def pfedme(
     batch to batch, as in the authors' code. Batch norm tracks its statistics at theta for both models. The reported
     steps are those of theta.
     """
-    fits = 0 < attraction <= FLOAT32_MAX
-    require(fits, "algorithm.attraction", attraction, "a float32 number > 0", "set algorithm.attraction = 15.0")
+    require_float32("algorithm.attraction", attraction, "> 0", 15.0)
     few = 1 <= inner_steps <= 10**6
     require(few, "algorithm.inner_steps", inner_steps, "in [1, 1000000]", "set algorithm.inner_steps = 5")
     fits, allowed = 0 < outer_lr <= FLOAT32_MAX / attraction, "> 0, and a float32 number times algorithm.attraction"

@@ -166,9 +166,7 @@ def radfedi(
     Deviations: as `radfed` and `Importance`. Algorithm 2 prints the mean over samples; we follow the text and the
     authors, who take mini-batches.
     """
-    uniform = participation.by == "uniform"
-    require(
-        uniform, "algorithm.sampling", participation.by, "left out for radfedi, which draws by importance", "remove it"
-    )
+    uniform, allowed = participation.by == "uniform", "left out for radfedi, which draws by importance"
+    require(uniform, "algorithm.sampling", participation.by, allowed, "remove it")
     by_importance = replace(participation, by=Importance(gamma, per, start))
     return radfed(by_importance, with_proximal(local, proximal), server, aggregate_every=aggregate_every, fewer=fewer)
