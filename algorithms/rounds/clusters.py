@@ -20,7 +20,7 @@ from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.clustered import ChoiceContext
 from algorithms.parts.cohort import blocks_of
 from algorithms.parts.option import Draft, Received
-from algorithms.rounds.round import PendingRound, aggregate
+from algorithms.rounds.round import PendingRound, served
 from algorithms.rounds.several import grouped, joined, start_groups
 from algorithms.training.batches import batch_losses
 from algorithms.training.loss import Loss
@@ -157,12 +157,12 @@ def _beginning(state: State, fleet: Fleet, clusters: int) -> State:
 
 def _served(draft: Draft, parts: Sequence[Draft], received: Sequence[Received], choices: NDArray[np.int64]) -> State:
     """Return the run after the server's step on each model."""
-    memory, stepped = draft.state.of(CLUSTERS), []
-    for part, each, own in zip(parts, received, memory["servers"], strict=True):
-        if each.models is None:
-            raise RuntimeError("the models of an aggregation are summed")
-        stepped.append(aggregate(part.state.keeping("server", own), part.algorithm, part.fleet, each.models, each.rows))
-    models, servers = zip(*stepped, strict=True)
+    memory = draft.state.of(CLUSTERS)
+    stepped = [
+        served(replace(part, state=part.state.keeping("server", own)), each)
+        for part, each, own in zip(parts, received, memory["servers"], strict=True)
+    ]
+    models, servers = tuple(each.model for each in stepped), tuple(each.of("server") for each in stepped)
     chosen = memory["chosen"].copy()
     chosen[np.searchsorted(draft.fleet.census.clients, draft.drawn)] = choices
     after = replace(draft.state, round=draft.number, model=models[0])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from algorithms.core.fleet import Block, Fleet, Function, Output, map_joined
+from algorithms.core.fleet import Block, Fleet, Function, Output, cut, map_joined
 from algorithms.core.state import State, TravellingModel
 from algorithms.core.sums import Sum
 from algorithms.parts.algorithm import Algorithm
@@ -96,13 +96,11 @@ class SumModels(Function):
 
 def sum_models(travelling_models: Sequence[TravellingModel], fleet: Fleet) -> Sum:
     """Return the weighted sum of travelling models, added up by the workers that hold them."""
-    size = fleet.block_size(len(travelling_models))
+    count = len(travelling_models)
     blocks: list[Block] = []
-    for start in range(0, len(travelling_models), size):
-        part = travelling_models[start : start + size]
-        inputs = tuple(ClientInput(None, model.weight) for model in part)
-        references = tuple(model.reference for model in part)
-        clients = tuple(range(start, start + len(part)))
-        blocks.append(Block(len(blocks), clients, len(part), inputs, references))
+    for part in cut(count, fleet.block_size(count)):
+        inputs = tuple(ClientInput(None, model.weight) for model in travelling_models[part])
+        references = tuple(model.reference for model in travelling_models[part])
+        blocks.append(Block(len(blocks), tuple(range(count)[part]), len(inputs), inputs, references))
     models: Sum = map_joined(fleet, SumModels(), blocks)[0]
     return models
