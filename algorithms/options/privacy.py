@@ -217,10 +217,7 @@ class Privacy(Option):
         return clipped(updates, self.spent(draft.state).clip)
 
     def reduce(self, draft: Draft, received: Received) -> Received:
-        """Put noise on the sum of the cohort's models; its weight is the expected cohort, and each model's is 1.
-
-        qK w + sum_k (w_k - w) + N(0, (z C)^2)
-        """
+        # qK w + sum_k (w_k - w) + N(0, (z C)^2), with the expected cohort qK as its weight; each model weighs 1.
         state, algorithm, fleet, models = draft.state, draft.algorithm, draft.fleet, received.models
         if models is None:
             raise RuntimeError("a private round sums its models")
