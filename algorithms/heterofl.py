@@ -20,6 +20,7 @@ from algorithms.core.keys import Purpose, generator
 from algorithms.core.layout import Layouts
 from algorithms.core.state import State
 from algorithms.fedavg import fedavg
+from algorithms.options.virtual_time import update_seconds
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.option import Conflict, Draft, Option, Received
 from algorithms.parts.schedule import Participation
@@ -44,25 +45,21 @@ BACKWARD = 3
 """FLOPs of a training step as a multiple of those of the forward pass: the backward pass takes twice as many."""
 
 
-@dataclass(frozen=True)
-class SizedRound:
-    """Round of models of many sizes; see `Sizes`."""
+def sized_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:
+    """Start a round of models of many sizes; arguments as in `start_round`."""
+    from algorithms.rounds.sizes import measured, start_sized
 
-    def __call__(self, state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:
-        """Start a round; arguments as in `start_round`."""
-        from algorithms.rounds.sizes import measured, start_sized
-
-        sizes = algorithm.option(Sizes) or Sizes()
-        memory = dict(state.of(sizes.name))
-        if not memory:
-            parts = [sizes.slice(level, trains=False) for level in (*sizes.levels, 1.0)]
-            memory["shapes"], memory["flops"] = measured(parts, fleet)
-        if "level" not in memory or sizes.by == "round":
-            memory["level"] = sizes.assigned(fleet.census, state.seed, state.round + 1)
-        state = state.keeping(sizes.name, memory)
-        draft = Draft.of(state, algorithm, fleet).attended()
-        levels = memory["level"][np.searchsorted(fleet.census.clients, draft.drawn)]
-        return start_sized(draft, sizes.views(state, algorithm, fleet, trains=True), levels)
+    sizes = algorithm.option(Sizes) or Sizes()
+    memory = dict(state.of(sizes.name))
+    if not memory:
+        parts = [sizes.slice(level, trains=False) for level in (*sizes.levels, 1.0)]
+        memory["shapes"], memory["flops"] = measured(parts, fleet)
+    if "level" not in memory or sizes.by == "round":
+        memory["level"] = sizes.assigned(fleet.census, state.seed, state.round + 1)
+    state = state.keeping(sizes.name, memory)
+    draft = Draft.of(state, algorithm, fleet).attended()
+    levels = memory["level"][np.searchsorted(fleet.census.clients, draft.drawn)]
+    return start_sized(draft, sizes.views(state, algorithm, fleet, trains=True), levels)
 
 
 @dataclass(frozen=True)
@@ -100,7 +97,7 @@ class Sizes(Option):
     in_own_rounds: ClassVar[bool] = True
     any_norm: ClassVar[bool] = True
     forms_models: ClassVar[str] = "clients train models of many sizes"
-    own_round: ClassVar[SizedRound] = SizedRound()
+    own_round: ClassVar[Any] = staticmethod(sized_round)
     conflicts: ClassVar[tuple[Conflict, ...]] = (
         Conflict(
             *("models of many sizes", "another round function"),
@@ -245,9 +242,8 @@ class Sizes(Option):
             measures[f"{title}_bytes"] = float((received.up + received.down)[own].sum())
             measures[f"{title}_flops"] = float(BACKWARD * flops[number] * used[own].sum())
         if census.devices is not None:
-            columns = (rows.clients, used * flops[level] / whole, received.down, received.up)
-            updates = zip(*(column.tolist() for column in columns), strict=True)
-            measures["simulated_seconds"] = census.devices.round(draft.state.seed, updates)
+            seconds = update_seconds(draft, received, used * flops[level] / whole)
+            measures["simulated_seconds"] = float(seconds.max(initial=0.0))
         return state.measuring(measures)
 
 
@@ -299,7 +295,9 @@ def heterofl(
     are its "dynamic" setting.
 
     Deviations: a client's share is its number of samples, where Algorithm 1 weights equally. The statistics of each
-    level come from a pass at every evaluation.
+    level come from a pass at every evaluation. A client that lacks a class counts in the mean of that output's entries,
+    too, with the values that it received, apart from weight decay. The authors' code averages them over the clients
+    that have the class.
     """
     local = replace(local, statistics="untracked") if static_bn else local
     masked_loss = masked_loss and isinstance(local.loss, CrossEntropy)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from math import inf
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from algorithms.core.fleet import Fleet
 from algorithms.core.keys import Purpose, generator
 from algorithms.core.state import State
 from algorithms.fedavg import fedavg
+from algorithms.options.virtual_time import update_seconds
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.option import Conflict, Draft, Option, Received
 from algorithms.parts.schedule import Participation
@@ -35,18 +36,13 @@ COLUMNS = {"label": "label", "spread": "label", "domain": "domain", "site": "sit
 """Column of the clients by which they are divided."""
 
 
-@dataclass(frozen=True)
-class EdgeRound:
-    """Round of edges below a cloud; see `Edges`."""
+def edge_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:
+    """Start a round of edges below a cloud; arguments as in `start_round`."""
+    from algorithms.rounds.edges import start_hierarchical
 
-    def __call__(self, state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:
-        """Start a round; arguments as in `start_round`."""
-        from algorithms.core.state import EDGES
-        from algorithms.rounds.edges import start_hierarchical
-
-        edges, memory = algorithm.option(Edges) or Edges(), state.of(EDGES)
-        edge = memory["edge"] if memory else edges.assigned(fleet.census, state.seed)
-        return start_hierarchical(state, algorithm, fleet, edge, last or (state.round + 1) % edges.cloud_every == 0)
+    edges, memory = algorithm.option(Edges) or Edges(), state.of(Edges.name)
+    edge = memory["edge"] if memory else edges.assigned(fleet.census, state.seed)
+    return start_hierarchical(state, algorithm, fleet, edge, last or (state.round + 1) % edges.cloud_every == 0)
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,7 @@ class Edges(Option):
     name: ClassVar[str] = "edges"
     setting: ClassVar[str] = "[edges]"
     in_own_rounds: ClassVar[bool] = True
-    own_round: ClassVar[EdgeRound] = EdgeRound()
+    own_round: ClassVar[Any] = staticmethod(edge_round)
     columns: ClassVar[tuple[str, ...]] = ("cloud_bytes_up", "cloud_bytes_down")
     conflicts: ClassVar[tuple[Conflict, ...]] = (
         Conflict(
@@ -121,8 +117,8 @@ class Edges(Option):
         free = self.number is None or self.by in COUNTED
         require(free, "edges.number", self.number, f'left out with edges.by = "{self.by}"', "remove it")
         for name in ("down", "up", "latency"):
-            holds = isfinite(value := getattr(self, name)) and value >= 0
-            require(holds, f"edges.{name}", value, "a finite number >= 0", f"set edges.{name} = 0")
+            value = getattr(self, name)
+            require(0 <= value < inf, f"edges.{name}", value, "a finite number >= 0", f"set edges.{name} = 0")
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -170,23 +166,13 @@ class Edges(Option):
         if draft.fleet.census.devices is None:
             return state
         link = DrawnDevices(down=self.down, up=self.up, latency=self.latency)
-        started = np.zeros(edges) if begins else before["seconds"]
-        seconds = started + (link.wire(0, size, 0) if begins else 0.0) + self._seconds(draft, received, after["edge"])
+        started, slowest = np.zeros(edges) if begins else before["seconds"], np.zeros(edges)
+        edge = after["edge"][np.searchsorted(draft.fleet.census.clients, received.rows.clients)]
+        np.maximum.at(slowest, edge, update_seconds(draft, received))
+        seconds = started + (link.wire(0, size, 0) if begins else 0.0) + slowest
         passed = seconds.max() - started.max() + (link.wire(0, 0, size) if ends else 0.0)
         state = state.measuring({"simulated_seconds": float(passed)})
         return state if ends else state.keeping(self.name, {**after, "seconds": seconds})
-
-    def _seconds(self, draft: Draft, received: Received, edge: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the virtual seconds of each edge's slowest client, [edges]."""
-        census, rows, seconds = draft.fleet.census, received.rows, np.zeros(int(edge.max()) + 1)
-        if census.devices is None:
-            return seconds
-        passed = draft.algorithm.local.method.models * rows.column("used")
-        numbers = edge[np.searchsorted(census.clients, rows.clients)]
-        columns = (rows.clients, passed, received.down, received.up)
-        for number, *update in zip(numbers.tolist(), *(column.tolist() for column in columns), strict=True):
-            seconds[number] = max(seconds[number], census.devices.seconds(draft.state.seed, *update))
-        return seconds
 
 
 def hierfavg(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:

@@ -30,13 +30,24 @@ class DeviceSeconds(Option):
     name: ClassVar[str] = "devices"
 
     def publish(self, draft: Draft, received: Received, state: State) -> State:
-        devices, rows = draft.fleet.census.devices, received.rows
-        if devices is None:
-            return state
+        return state.measuring({"simulated_seconds": float(update_seconds(draft, received).max(initial=0.0))})
+
+
+def update_seconds(draft: Draft, received: Received, passed: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """Return the virtual seconds of each client update, [m]; 0 without devices.
+
+    Args:
+        draft: the round.
+        received: client updates.
+        passed: samples that pass through training, [m]; by default those that each update used, for each model.
+    """
+    devices, rows = draft.fleet.census.devices, received.rows
+    if devices is None:
+        return np.zeros(len(rows))
+    if passed is None:
         passed = draft.algorithm.local.method.models * rows.column("used")
-        columns = rows.clients, passed, received.down, received.up
-        updates = zip(*(column.tolist() for column in columns), strict=True)
-        return state.measuring({"simulated_seconds": devices.round(state.seed, updates)})
+    updates = zip(*(each.tolist() for each in (rows.clients, passed, received.down, received.up)), strict=True)
+    return np.array([devices.seconds(draft.state.seed, *update) for update in updates])
 
 
 @dataclass(frozen=True)
