@@ -87,8 +87,8 @@ class VirtualTime(Option):
     name: ClassVar[str] = "virtual-time"
 
     def attend(self, draft: Draft) -> Draft:
-        late = [LateUpdate(*each) for each in draft.state.of(self.name).get("late", ())]
-        attended = attend(draft, self.devices, late)
+        late = draft.state.of(self.name).get("late", ()) if counts_late(draft) else ()
+        attended = attend(draft, self.devices, [LateUpdate(*each) for each in late])
         return replace(draft, cohort=attended.cohort, notes=attended.notes).noting(self.name, attended)
 
     def reduce(self, draft: Draft, received: Received) -> Received:
@@ -110,16 +110,21 @@ class VirtualTime(Option):
         report = state.report
         if report is None:
             return state
-        if draft.algorithm.schedule.participation.reporting.late == "stale":
+        if counts_late(draft):
             report = _with_late(report, received.beside[self.name])
         return replace(state, report=_accounted(report, draft, attended)).keeping(self.name, memory)
+
+
+def counts_late(draft: Draft) -> bool:
+    """Return whether late updates count in this phase; those of an earlier phase are lost if not."""
+    return draft.algorithm.schedule.participation.reporting.late == "stale"
 
 
 def _train_late(draft: Draft, arrived: Sequence[LateUpdate]) -> Iterator[Received]:
     """Train the late updates that arrive in this round as they would have been in theirs, round by round.
 
     An update that is s rounds late has 1 / sqrt(1 + s) of its weight, and its change applies to the present model. If
-    another phase has begun since, it trains by that one's parts.
+    another phase has begun since, it trains by that one's parts; see `counts_late`.
     """
     models: Mapping[int, Packed] = draft.state.of(VirtualTime.name).get("models", {})
     for number, group in groupby(arrived, key=lambda each: each.round):

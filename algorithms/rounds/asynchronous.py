@@ -87,7 +87,8 @@ def start_arrivals(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bo
     """Start one round: as many arrivals as a cohort has clients; see `start_round`.
 
     An aggregation follows every B-th arrival, and the next client begins with the new model. The last round aggregates
-    the rest of a buffer. Client updates that are under way when the run ends never arrive, though models were sent.
+    the rest of a buffer. Client updates that are under way when the run ends never arrive, though models were sent; nor
+    do those of a phase that another schedule follows.
     """
     arrivals = _ArrivalRound(state, algorithm, fleet)
     return PendingRound(lambda: arrivals.finish(last))

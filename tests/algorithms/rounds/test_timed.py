@@ -23,6 +23,7 @@ from algorithms import (
     fedavg,
     fedbn,
     next_round,
+    phases,
     radfed,
     radfedi,
     scaffold,
@@ -227,6 +228,22 @@ def test_stale_rows_are_the_updates_of_their_round(federation: Federation) -> No
     found = {(number, c) for number, each in enumerate(reports, 1) for c in each.updates.clients.tolist()}
     assert (3, 1) in found and (10, 2) in found
     assert states[-1].personal.latest(2, 12) is not None
+
+
+@pytest.mark.parametrize(("late", "counts"), [("stale", True), ("drop", False)])
+def test_an_update_that_is_late_at_a_switch_counts_as_the_next_phase_says(
+    federation: Federation, late: Any, counts: bool
+) -> None:
+    """It counted in a phase that drops late updates, without a row in the report."""
+    devices = table([10.0, 10 / 3], [[(0.0, inf)]] * 2)
+    first, then = (
+        fedavg(Participation(reporting=Reporting(deadline=1.0, late=kind)), LOCAL) for kind in ("stale", late)
+    )
+    states = run(federation, phases(first, (2, then)), [10, 10], devices, 3)
+    alone = run(federation, first, [10, 10], devices, 3)
+    assert states[-1].report is not None and states[-1].phase == 1
+    assert states[-1].report.updates.clients.tolist() == [0, 1][: 1 + counts]
+    assert same(states[-1].model, alone[-1].model) == counts
 
 
 @pytest.mark.parametrize(
