@@ -57,8 +57,11 @@ class AdaptiveClip:
         name, value = "privacy.adaptive.rate", self.rate
         require(isfinite(value) and value > 0, name, value, "a finite number > 0", f"set {name} = 0.2")
 
-    def moved(self, clip: float, share: float) -> float:
-        """Return the next C after a noised share of changes within C."""
+    def moved(self, clip: float, rows: UpdateRows, expected: float, rng: np.random.Generator) -> float:
+        """Return the C after a round's client updates; `expected` is qK."""
+        within = rows.column("change")[rows.trained] < (clip * (1 - ROUNDING)) ** 2
+        # Each client moves the sum by at most 1/2.
+        share = float(0.5 + (np.sum(within - 0.5) + self.count_noise * rng.standard_normal()) / expected)
         return clip * exp(-self.rate * (share - self.quantile))
 
 
@@ -234,7 +237,7 @@ class Privacy(Option):
             if self.multiplier and entry.is_parameter:
                 floats[place] += self.sum_noise * clip * rng.standard_normal(entry.size)
         if self.adaptive:
-            clip = self.adaptive.moved(clip, _share_within(clip, self.adaptive, received.rows, expected, rng))
+            clip = self.adaptive.moved(clip, received.rows, expected, rng)
         noised = Sum(floats, models.integers, models.floating, expected)
         after = spent.after(rate, self.multiplier, clip)
         return replace(received, models=noised).keeping(self.name, vars(after))
@@ -280,11 +283,3 @@ class Spent:
         if last[:2] != (rate, noise):
             before, last = [*before, last], (rate, noise, 0)
         return Spent(clip, (*before, (rate, noise, last[2] + 1)))
-
-
-def _share_within(
-    clip: float, rule: AdaptiveClip, rows: UpdateRows, expected: float, rng: np.random.Generator
-) -> float:
-    """Return the noised share of changes that were not clipped; each client moves the sum by at most 1/2."""
-    within = rows.column("change")[rows.trained] < (clip * (1 - ROUNDING)) ** 2
-    return float(0.5 + (np.sum(within - 0.5) + rule.count_noise * rng.standard_normal()) / expected)
