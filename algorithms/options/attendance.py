@@ -106,7 +106,8 @@ def attend(draft: Draft, devices: Devices, under_way: Sequence[LateUpdate]) -> A
     begins, available = _wait(draft, devices, under_way)
     free = replace(draft, clients=draft.clients[available], weights=draft.weights[available])
     if isinstance(participation.by, Oort):
-        selected = participation.by.selected(free, lambda client: work(client)[1])
+        given = state.of(Oort.name), draft.fleet.census.clients, free.clients, reporting.selected(size)
+        selected = participation.by.draw(*given, lambda client: work(client)[1], state.seed, draft.number)
     elif isinstance(participation.by, OwnSelection):
         free = participation.by.attend(free)
         selected = free.drawn

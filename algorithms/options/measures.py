@@ -14,7 +14,7 @@ from algorithms.core.report import UpdateRows
 from algorithms.core.state import State
 from algorithms.parts.client_update import Trained
 from algorithms.parts.option import Draft, Option, Received, Updates
-from algorithms.parts.rules import Windows, entered, variances
+from algorithms.parts.rules import entered, variances
 from algorithms.training.reports import statistics
 from algorithms.training.worker import Worker
 
@@ -106,7 +106,19 @@ class Divergence(Option):
 
 @dataclass(frozen=True)
 class BatchStatistics(Option):
-    """Measure "bn": changes of batch-norm statistics, and the clients' distances from them; see `batch_statistics`."""
+    """Measure "bn": changes of batch-norm statistics, and the clients' distances from them.
+
+        bn_change = mean |S(t+1) - S(t)|,  bn_deviation = mean_k mean |S_k(t+1) - S(t)|,
+        bn_variance = mean_k Var of client k's latest deviations
+
+    over all running means and variances S of the model. A round without an aggregation has the change 0. The memory
+    holds the windows of the clients' deviations.
+
+    Paper: FixBN, Figure 3 (a) and (b).
+
+    Deviations: the figure's norm is a sum, here it is the mean. The figure's S_k is a mini-batch's, here it is the one
+    that the client update left.
+    """
 
     name: ClassVar[str] = "bn"
     in_own_rounds: ClassVar[bool] = True
@@ -114,41 +126,15 @@ class BatchStatistics(Option):
     needs: ClassVar[tuple[str, ...]] = ("bn_shift",)
 
     def publish(self, draft: Draft, received: Received, state: State) -> State:
-        layout, windows = draft.fleet.layouts.shared, draft.state.of(self.name)
-        found, windows = batch_statistics(received.rows, draft.state.model, state.model, layout, windows)
-        return state.measuring(found).keeping(self.name, windows)
-
-
-def batch_statistics(
-    rows: UpdateRows, before: Packed, after: Packed, layout: Layout, windows: Windows
-) -> tuple[dict[str, float], Windows]:
-    """Return the measure "bn", and the windows that it remembers.
-
-        bn_change = mean |S(t+1) - S(t)|,  bn_deviation = mean_k mean |S_k(t+1) - S(t)|,
-        bn_variance = mean_k Var of client k's latest deviations
-
-    over all running means and variances S of the model.
-
-    Args:
-        rows: client updates of the round.
-        before: global model before the round.
-        after: global model after it; equal to `before` if the round did not aggregate.
-        layout: layout of the shared entries.
-        windows: windows so far.
-
-    Paper: FixBN, Figure 3 (a) and (b).
-
-    Deviations: the figure's norm is a sum, here it is the mean. The figure's S_k is a mini-batch's, here it is the one
-    that the client update left.
-    """
-    trained = rows.trained
-    shifts = dict(zip(rows.clients[trained].tolist(), rows.column("bn_shift")[trained].tolist(), strict=True))
-    windows = entered(windows, shifts, WINDOW)
-    change = np.abs(statistics(layout, after) - statistics(layout, before))
-    spread = variances(windows, least=2)
-    measures = {"bn_change": float(change.mean()) if change.size else 0.0}
-    if shifts:
-        measures["bn_deviation"] = float(np.mean(list(shifts.values())))
-    if not np.isnan(spread).all():
-        measures["bn_variance"] = float(np.nanmean(spread))
-    return measures, windows
+        rows, layout = received.rows, draft.fleet.layouts.shared
+        trained = rows.trained
+        shifts = dict(zip(rows.clients[trained].tolist(), rows.column("bn_shift")[trained].tolist(), strict=True))
+        windows = entered(draft.state.of(self.name), shifts, WINDOW)
+        change = np.abs(statistics(layout, state.model) - statistics(layout, draft.state.model))
+        spread = variances(windows, least=2)
+        measures = {"bn_change": float(change.mean()) if change.size else 0.0}
+        if shifts:
+            measures["bn_deviation"] = float(np.mean(list(shifts.values())))
+        if not np.isnan(spread).all():
+            measures["bn_variance"] = float(np.nanmean(spread))
+        return state.measuring(measures).keeping(self.name, windows)

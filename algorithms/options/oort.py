@@ -97,12 +97,6 @@ class Oort(Option):
         memory = self.moved(draft.state.of(self.name), clients, received.rows, seconds, draft.number)
         return state.keeping(self.name, memory)
 
-    def selected(self, draft: Draft, seconds: Callable[[int], float]) -> NDArray[np.int64]:
-        """Draw the clients to select for a round among the draft's; arguments and result as in `draw`."""
-        state, size = draft.state, draft.algorithm.schedule.participation.reporting.selected(draft.size)
-        both = draft.fleet.census.clients, draft.clients
-        return self.draw(state.of(self.name), *both, size, seconds, state.seed, draft.number)
-
     def draw(
         self,
         memory: Utilities,
