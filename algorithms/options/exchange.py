@@ -62,16 +62,13 @@ class Common:
 
 @dataclass(frozen=True)
 class Exchange(Function):
-    """Common statistics of the first batches of a block's clients, and the derivatives by them.
+    """Common statistics of the first batches of the clients of one block, and the derivatives by them.
 
     Args:
         updates: client updates, which determine the batches.
     """
 
     updates: ClientUpdates
-
-    def join(self, left: Any, right: Any) -> Any:
-        raise RuntimeError("the exchange of a cohort is one block")
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         model, personal = values[0]

@@ -165,8 +165,12 @@ class _ArrivalRound:
         machine = dict(zip(blocks, facts, strict=True))
         updates, phase = UpdateRows.joined(rows), self._state.phase
         aggregated, numbers, seconds = self._aggregated, np.array(blocks), self._laps.seconds
-        report = RoundReport(updates, numbers, machine, aggregated, up, down, phase, measures=measures, seconds=seconds)
-        return replace(report, dropped=dropped)
+        return RoundReport(
+            *(updates, numbers, machine, aggregated, up, down, phase),
+            measures=measures,
+            seconds=seconds,
+            dropped=dropped,
+        )
 
     def _dropped(self) -> DroppedUpdates:
         shares = [(flight.due - flight.sent) / flight.seconds for flight in self._lost]

@@ -82,9 +82,6 @@ class Measured(Function):
 
     parts: tuple[Slice, ...]
 
-    def join(self, left: Any, right: Any) -> Any:
-        return left
-
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         made = [part.of(worker.resident.module, worker.resident.sample) for part in self.parts]
         shapes = tuple({name: tuple(t.shape) for name, t in module.state_dict().items()} for module, _ in made)
