@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def q_fedavg(participation: Participation, local: Local, server: Server = Assign
     increased by 1e-10, as in the authors' code. Batch norm normalises by its running statistics for F_k. Only
     parameters take the step; all other entries take the mean by F_k^q.
     """
-    require(isfinite(q) and q >= 0, "algorithm.q", q, "a number >= 0", "set algorithm.q = 1.0")
+    require(0 <= q < inf, "algorithm.q", q, "a number >= 0", "set algorithm.q = 1.0")
     for name in ("lr_decay", "lr_schedule"):
         value, usual = getattr(local, name), getattr(Local, name)
         allowed = f"{usual!r} for q-fedavg, whose L = 1 / lr is fixed"

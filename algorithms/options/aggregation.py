@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import floor, isfinite, sqrt
+from math import floor, inf, sqrt
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -137,7 +137,7 @@ class GeometricMedian:
 
     def __post_init__(self) -> None:
         require(self.steps >= 1, "server.steps", self.steps, ">= 1", "set server.steps = 1000")
-        holds = isfinite(self.smoothing) and self.smoothing > 0
+        holds = 0 < self.smoothing < inf
         require(holds, "server.smoothing", self.smoothing, "a number > 0", "set server.smoothing = 1e-6")
 
     def shares(self, distances: Values) -> Values:

@@ -105,15 +105,8 @@ def attend(draft: Draft, devices: Devices, under_way: Sequence[LateUpdate]) -> A
     work = durations(state, draft.algorithm, draft.fleet)
     begins, available = _wait(draft, devices, under_way)
     free = replace(draft, clients=draft.clients[available], weights=draft.weights[available])
-    if isinstance(participation.by, Oort):
-        given = state.of(Oort.name), draft.fleet.census.clients, free.clients, reporting.selected(size)
-        selected = participation.by.draw(*given, lambda client: work(client)[1], state.seed, draft.number)
-    elif isinstance(participation.by, OwnSelection):
-        free = participation.by.attend(free)
-        selected = free.drawn
-    else:
-        most = min(reporting.selected(size), models or len(free.clients))
-        selected = participation.draw(free.clients, state.seed, draft.counter, free.weights, most, fixed=False)
+    free = _selected(free, lambda client: work(client)[1])
+    selected = free.drawn
     as_drawn = participation.by == "poisson" or isinstance(participation.by, OwnSelection)
     size = max(1, len(selected)) if as_drawn else min(size, models or size)
     dues = np.array([begins + work(client)[1] for client in selected.tolist()])
@@ -163,6 +156,20 @@ def _wait(draft: Draft, devices: Devices, under_way: Sequence[LateUpdate]) -> tu
         now = max(now + wait, nextafter(now, inf))
         available = free & devices.available(clients, now)
     return now, available
+
+
+def _selected(free: Draft, seconds: Callable[[int], float]) -> Draft:
+    """Return the draft of the available clients with those that are selected as its cohort."""
+    state, participation = free.state, free.algorithm.schedule.participation
+    if isinstance(participation.by, OwnSelection):
+        return participation.by.attend(free)
+    size = participation.reporting.selected(free.size)
+    if isinstance(participation.by, Oort):
+        given = state.of(Oort.name), free.fleet.census.clients, free.clients, size
+        return replace(free, cohort=participation.by.draw(*given, seconds, state.seed, free.number))
+    most = min(size, len(state.travelling_models) or len(free.clients))
+    drawn = participation.draw(free.clients, state.seed, free.counter, free.weights, most, fixed=False)
+    return replace(free, cohort=drawn)
 
 
 def _end(
