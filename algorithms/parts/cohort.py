@@ -19,8 +19,8 @@ def client_updates(draft: Draft) -> ClientUpdates:
     """Return the client updates of a round, before the options change them."""
     state, algorithm = draft.state, draft.algorithm
     local = algorithm.local.fitted(draft.fleet.census, draft.size)
-    updates = ClientUpdates(local, algorithm.weighting, state.seed, draft.number, state.rounds, algorithm.needs)
-    return replace(updates, dispatches=state.dispatches)
+    given = state.seed, draft.number, state.rounds, algorithm.needs
+    return ClientUpdates(local, algorithm.weighting, *given, dispatches=state.dispatches)
 
 
 def blocks_of(draft: Draft, clients: NDArray[np.int64], models: Sequence[TravellingModel] = ()) -> list[Block]:

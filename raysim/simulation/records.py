@@ -35,12 +35,13 @@ LOGGED_METRICS = ("accuracy", "loss", "miou")
 
 @dataclass
 class UnwrittenRound:
-    """Finished round whose evaluation, if it is due, and twins are under way; the row is complete after them."""
+    """Finished round whose evaluation or twins' rounds, if they are due, are under way; they complete its row."""
 
     state: State
     report: RoundReport
     row: dict[str, Any]
     is_evaluated: bool
+    is_measured: bool
     evaluation: Evaluation | None = None
 
 
@@ -74,10 +75,11 @@ class Records:
         if state.round > self.progress.result.rounds:
             row = {"round": state.round, "phase": report.phase, **_reported(report), **self._measured(report)}
             evaluates = state.round == self.progress.last or bool(self._every and state.round % self._every == 0)
-            self._unwritten = UnwrittenRound(state, report, row, evaluates)
+            self._unwritten = done = UnwrittenRound(state, report, row, evaluates, evaluates or bool(self._twins))
             if state.phase != report.phase:
                 self._tell(logging.INFO, f"phase {state.phase + 1} begins after round {state.round}")
-            self._evaluate(self._unwritten)
+            if done.is_measured:
+                self._evaluate(done)
         self._counts = _counts(self._fleet)
 
     def write(self) -> None:
@@ -85,7 +87,9 @@ class Records:
         done = self._unwritten
         if done is None:
             return
-        progress = self._evaluated(done, replace(self.progress, result=self.progress.result.after(done.row)))
+        progress = replace(self.progress, result=self.progress.result.after(done.row))
+        if done.is_measured:
+            progress = self._evaluated(done, progress)
         self._unwritten = None
         self._files.append(done.row, done.report)
         self._log(done)
@@ -114,7 +118,8 @@ class Records:
             self._unwritten = None
         else:
             state = done.state
-            self._evaluate(done)
+            if done.is_measured:
+                self._evaluate(done)
         self._counts = _counts(self._fleet)
         return state
 
@@ -160,8 +165,6 @@ class Records:
 
     def _evaluate(self, done: UnwrittenRound) -> None:
         """Begin the evaluation, if it is due, and the twins' rounds."""
-        if not done.is_evaluated and not self._twins:
-            return
         started = time.perf_counter()
         if done.is_evaluated:
             done.evaluation = Evaluation(done.state, self._algorithm, self._fleet, self._targets)
@@ -172,8 +175,6 @@ class Records:
     def _evaluated(self, done: UnwrittenRound, progress: RunProgress) -> RunProgress:
         """Add the results of evaluation and twins to the row; return the progress with them."""
         started, row = time.perf_counter(), done.row
-        if "seconds_evaluate" not in row:
-            return progress
         if done.evaluation is not None:
             metrics = done.evaluation.values()
             row |= metrics

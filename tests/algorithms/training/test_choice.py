@@ -85,6 +85,12 @@ def test_tied_layers_are_not_fused() -> None:
     assert choose(Local(), module, torch.zeros(4), "cpu", 1).execution == "sequential"
 
 
+def test_a_frozen_layer_is_not_fused() -> None:
+    module = perceptron()
+    module[0].weight.requires_grad_(False)
+    assert choose(Local(), module, torch.zeros(4), "cpu", 1).execution == "sequential"
+
+
 def test_a_single_layer_is_fused() -> None:
     module = nn.Linear(4, 3)
     assert choose(Local(), module, torch.zeros(4), "cpu", 1).execution == "fused"

@@ -124,6 +124,7 @@ def test_wrong_class_counts_are_found_by_verify(folder):
         (lambda m: m["tests"][0]["file"].update(name=".."), "leaves the folder"),
         (lambda m: m["shards"][0].update(end=10**9), "byte range"),
         (lambda m: m["tests"][0]["slices"][0].update(offset=10**9), "outside its file"),
+        (lambda m: m["tests"][0]["slices"][0].update(length=10**9), "outside its file"),
         (lambda m: m["tests"][0].update(slices=[]), "1 record batches and 0 slices"),
         (lambda m: m.update(tests=2 * m["tests"][:1]), "two test sets have one name"),
         (lambda m: m["rows"].update(name="../rows.parquet"), "leaves the folder"),

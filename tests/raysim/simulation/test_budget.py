@@ -114,6 +114,13 @@ def test_updates_whose_batches_fill_the_memory_are_refused(keys: dict[str, Any])
     check_updates(fedavg(Participation(), Local(epochs=10_000)), census, 3)
 
 
+def test_an_update_on_united_data_uses_all_samples() -> None:
+    census, local = Census(np.arange(1000), np.full(1000, 40)), Local(epochs=10_000)
+    check_updates(fedavg(Participation(), local), census, 1)
+    with pytest.raises(InputError, match=r"1 client updates of 400,000,000 samples .* GB: must be at most"):
+        check_updates(centralized(Participation(), local), census, 1)
+
+
 def test_steps_on_the_same_batch_take_memory_too() -> None:
     census = Census(np.arange(3), np.array([5, 40, 0]))
     with pytest.raises(InputError, match=r"local\.epochs = 1 with 1000000 steps on each batch: .* must be at most"):
