@@ -17,10 +17,10 @@ from algorithms.core.fleet import Fleet
 from algorithms.core.keys import Purpose, generator
 from algorithms.core.state import State
 from algorithms.fedavg import fedavg
-from algorithms.options.virtual_time import update_seconds
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.option import Conflict, Draft, Option, Received
 from algorithms.parts.schedule import Participation
+from algorithms.parts.seconds import update_seconds
 from algorithms.parts.server import Assign, Server
 from algorithms.training.local import Local
 

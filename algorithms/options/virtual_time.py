@@ -21,6 +21,7 @@ from algorithms.core.sums import Sum
 from algorithms.options.attendance import Attendance, LateUpdate, attend
 from algorithms.parts.cohort import Training, blocks_of, client_updates
 from algorithms.parts.option import Draft, Option, Received
+from algorithms.parts.seconds import update_seconds
 
 
 @dataclass(frozen=True)
@@ -31,23 +32,6 @@ class DeviceSeconds(Option):
 
     def publish(self, draft: Draft, received: Received, state: State) -> State:
         return state.measuring({"simulated_seconds": float(update_seconds(draft, received).max(initial=0.0))})
-
-
-def update_seconds(draft: Draft, received: Received, passed: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """Return the virtual seconds of each client update, [m]; 0 without devices.
-
-    Args:
-        draft: the round.
-        received: client updates.
-        passed: samples that pass through training, [m]; by default those that each update used, for each model.
-    """
-    devices, rows = draft.fleet.census.devices, received.rows
-    if devices is None:
-        return np.zeros(len(rows))
-    if passed is None:
-        passed = draft.algorithm.local.method.models * rows.column("used")
-    updates = zip(*(each.tolist() for each in (rows.clients, passed, received.down, received.up)), strict=True)
-    return np.array([devices.seconds(draft.state.seed, *update) for update in updates])
 
 
 @dataclass(frozen=True)

@@ -66,8 +66,9 @@ def read(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any]:
     if not path.is_file():
         if path.suffix:
             beside = [each.name for each in path.parent.glob("*.toml") if each.is_file()]
-            remedy = suggestion(path.name, beside) or "; check the path"
-            raise InputError(f"experiment file {str(source)!r}: must be a file that exists{remedy}")
+            if near := suggestion(path.name, beside):
+                raise InputError(f"experiment file {str(source)!r}: must be a file that exists{near}")
+            raise InputError(f"experiment file {str(source)!r}: must be a file that exists; check the path")
         if str(source) not in recipes():
             raise unknown(f"recipe {str(source)!r}", str(source), [*recipes(), "FILE.toml"])
         path = recipes()[str(source)]
