@@ -21,6 +21,7 @@ _ROWS = 2**16
 _BUFFER = 2**20  # bytes read at once of a column; without it, Arrow holds whole column chunks
 _LEVELS = 4  # bytes of a value's nesting levels while it is decoded
 _PAGE = 2**31  # most bytes of a page, the part of a column that is unpacked as a whole
+_ROW_BOUND = "MAX_ROW_BYTES", "make its texts or lists shorter"
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 
 
@@ -31,7 +32,7 @@ def open_parquet(path: Path) -> Source:
         InputError: the file has no readable schema.
     """
     with reading(path, "Parquet"), _open(path) as file:
-        schema, rows = file.schema_arrow, rows_at_once(path, file.metadata)
+        schema, rows = file.schema_arrow, rows_at_once(path, file)
         encoded = encoded_columns(file.metadata)
         groups = groups_at_once(file.metadata, encoded)
 
@@ -104,24 +105,35 @@ def decoded_sizes(column: pa.Array) -> npt.NDArray[np.int64]:
     return np.asarray(pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False), np.int64)
 
 
-def rows_at_once(path: Path, metadata: "FileMetaData") -> int:
-    """Return the rows of a batch of about `BATCH_BYTES`; raise InputError if the file is beyond a bound."""
-    row_bytes = decoded_bytes(path, metadata) // max(metadata.num_rows, 1)
+def rows_at_once(path: Path, file: "ParquetFile") -> int:
+    """Return the rows of a batch of about `BATCH_BYTES`; raise an error as `decoded_bytes` does."""
+    row_bytes = decoded_bytes(path, file) // max(file.metadata.num_rows, 1)
     return min(_ROWS, max(1, int(BATCH_BYTES // max(row_bytes, 1))))
 
 
-def decoded_bytes(path: Path, metadata: "FileMetaData") -> int:
-    """Return the memory for decoding all rows, by the footer; raise InputError if the file is beyond a bound."""
+def decoded_bytes(path: Path, file: "ParquetFile") -> int:
+    """Return the memory for decoding all rows, by the footer.
+
+    Raises:
+        InputError: the file is beyond a bound.
+        OSError: the footer of a column is damaged, or its first value.
+    """
+    metadata = file.metadata
     check_row_count(str(path), metadata.num_rows)
     check_column_count(str(path), metadata.num_columns)
+    groups = range(metadata.num_row_groups)
+    least = sum(metadata.row_group(group).total_byte_size for group in groups)
+    check_bound(str(path), "bytes a row", least // max(metadata.num_rows, 1), *_ROW_BOUND)
+    for group in groups:
+        # Arrow ends the process if a damaged footer of a column is looked up, and raises an error if a row is read.
+        next(file.iter_batches(1, [group], use_threads=False), None)
     # Count the memory of decoding, not of the result: a byte in a list is decoded as an INT32 with two levels.
     held = largest = 0
-    for group, column in product(range(metadata.num_row_groups), range(metadata.num_columns)):
+    for group, column in product(groups, range(metadata.num_columns)):
         chunk, form = metadata.row_group(group).column(column), metadata.schema.column(column)
         width = form.length or _WIDTHS.get(form.physical_type, 0)
         held += chunk.total_uncompressed_size + chunk.num_values * (width + _LEVELS)
         largest = max(largest, min(chunk.total_uncompressed_size, _PAGE))
-    row_bytes = held // max(metadata.num_rows, 1)
-    check_bound(str(path), "bytes a row", row_bytes, "MAX_ROW_BYTES", "make its texts or lists shorter")
+    check_bound(str(path), "bytes a row", held // max(metadata.num_rows, 1), *_ROW_BOUND)
     check_memory(f"a page of {path}", largest)
     return held

@@ -134,7 +134,7 @@ def read_parquet(path: Path) -> pa.Table:
     # pq.read_table would take a folder named key=value in the path for a column.
     with pq.ParquetFile(regular(path)) as file:
         bounds.check_row_count(str(path), file.metadata.num_rows)
-        bounds.check_memory(str(path), decoded_bytes(path, file.metadata))
+        bounds.check_memory(str(path), decoded_bytes(path, file))
         schema, encoded = file.schema_arrow, encoded_columns(file.metadata)
         groups = groups_at_once(file.metadata, encoded)
     with pq.ParquetFile(regular(path), read_dictionary=encoded) as file:

@@ -84,7 +84,7 @@ class DeviceSource:
         self._name, self._row, self._seen = f"devices.table = {str(path)!r}", 0, np.zeros(clients, np.int64)
         with self._readable():
             self._file = pq.ParquetFile(regular(path))
-            self._rows = min(BATCH, rows_at_once(path, self._file.metadata))  # lists may be long
+            self._rows = min(BATCH, rows_at_once(path, self._file))  # lists may be long
         names = self._file.schema_arrow.names
         self.columns = columns = set(names)
         if len(columns) < len(names):

@@ -1,6 +1,8 @@
 """Every kind of source: what it reads, and how it refuses what it cannot."""
 
 import io
+import subprocess
+import sys
 import tracemalloc
 import zipfile
 from contextlib import suppress
@@ -356,10 +358,36 @@ def test_a_column_chunk_may_be_larger_than_the_memory():
         num_rows=2**27,
         num_columns=1,
         num_row_groups=1,
-        row_group=lambda group: SimpleNamespace(column=lambda number: chunk),
+        row_group=lambda group: SimpleNamespace(column=lambda number: chunk, total_byte_size=2**46),
         schema=SimpleNamespace(column=lambda number: column),
     )
-    assert decoded_bytes(Path("data.parquet"), footer) > 2**46
+    file = SimpleNamespace(metadata=footer, iter_batches=lambda *_, **__: iter(()))
+    assert decoded_bytes(Path("data.parquet"), file) > 2**46
+
+
+def test_no_bit_of_a_footer_ends_the_process(tmp_path):
+    """Arrow ends it if the number of levels in a column's footer is wrong; therefore in another process."""
+    pq.write_table(pa.table({"label": [0, 1], "x": [[1.0], [2.0]]}), file := tmp_path / "data.parquet")
+    code = """
+import sys
+from pathlib import Path
+from partitioning.common.errors import InputError
+from partitioning.sources.parquet import open_parquet
+
+path, refused = Path(sys.argv[1]), 0
+sound = path.read_bytes()
+first = len(sound) - 8 - int.from_bytes(sound[-8:-4], "little")
+for bit in range(8 * first, 8 * len(sound), 4):
+    path.write_bytes(sound[: bit // 8] + bytes([sound[bit // 8] ^ 1 << bit % 8]) + sound[bit // 8 + 1 :])
+    try:
+        open_parquet(path)
+    except InputError:
+        refused += 1
+print(refused)
+"""
+    done = subprocess.run([sys.executable, "-c", code, file], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 100
 
 
 @pytest.mark.parametrize("text", ["", "x" * 256, "a\0b.csv"], ids=["empty", "long", "zero byte"])
