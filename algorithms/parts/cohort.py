@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice, repeat
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.fleet import Block, Function, Outcome, blocks_over, joined
-from algorithms.core.state import TravellingModel
+from algorithms.core.state import State, TravellingModel
 from algorithms.parts.client_update import NO_INPUT, ClientInput, ClientUpdates
 from algorithms.parts.option import Draft, Received
 
@@ -25,17 +25,18 @@ def client_updates(draft: Draft) -> ClientUpdates:
 
 def blocks_of(draft: Draft, clients: NDArray[np.int64], models: Sequence[TravellingModel] = ()) -> list[Block]:
     """Cut clients into blocks; each client has its personal entries, and its model if models travel."""
-    state, dealt, blocks = draft.state, iter(models), list[Block]()
-    for block in blocks_over(clients, draft.fleet):
-        received = list(islice(dealt, len(block.clients)))
-        inputs = (NO_INPUT,) * len(block.clients)
-        if models or state.personal.newest:
-            personal = (state.personal.latest(client, state.round) for client in block.clients)
-            weights = (model.weight for model in received) if models else repeat(0.0)
-            inputs = tuple(map(ClientInput, personal, weights))
-        references = tuple(model.reference for model in received)
-        blocks.append(replace(block, inputs=inputs, references=references))
-    return blocks
+    dealt, blocks = iter(models), blocks_over(clients, draft.fleet)
+    return [_with_inputs(block, draft.state, list(islice(dealt, len(block.clients)))) for block in blocks]
+
+
+def _with_inputs(block: Block, state: State, models: Sequence[TravellingModel]) -> Block:
+    """Return a block with its clients' personal entries, and their models if models travel."""
+    if not models and not state.personal.newest:
+        return replace(block, inputs=(NO_INPUT,) * len(block.clients))
+    weights = [model.weight for model in models] or [0.0] * len(block.clients)
+    personal = [state.personal.latest(client, state.round) for client in block.clients]
+    inputs = tuple(ClientInput(*each) for each in zip(personal, weights, strict=True))
+    return replace(block, inputs=inputs, references=tuple(model.reference for model in models))
 
 
 class Training:
