@@ -106,6 +106,9 @@ class Divergence:
         report = _report(state)
         updates = client_updates(Draft.of(state, algorithm.phase(report.phase), fleet))
         updates = replace(updates, weighting=Samples(), round_number=state.round, needs=())
+        arrivals = state.of("arrivals")
+        if arrivals and arrivals["round"] == state.round:  # its own dispatches must not count as earlier ones
+            updates = replace(updates, dispatches=arrivals["before"] - arrivals["first"])
         update = UnionUpdate(updates, "the twin of evaluate.measures = 'dc'")
         start = fleet.put((self.state.model, self.state.personal))
         updated = np.unique(report.updates.clients)

@@ -19,13 +19,17 @@ from algorithms import (
     Local,
     Participation,
     Purpose,
+    WeightedMix,
     begin,
     centralized,
+    fedasync,
     fedavg,
+    fedbuff,
     fedmmb,
     fedsmb,
     generator,
     next_round,
+    phases,
     radfed,
     static_bn,
 )
@@ -72,6 +76,18 @@ def divergence(algorithm: Algorithm, fleet: InlineFleet, rounds: int, norm: bool
 def test_one_client_does_not_diverge(algorithm: Algorithm, federation: Federation) -> None:  # noqa: F811
     fleet = federation(clients([23]), perceptron(True), algorithm.sharing)
     assert divergence(algorithm, fleet, 4, norm=True) == [0.0] * 4
+
+
+@pytest.mark.parametrize("arrivals", [fedasync, fedbuff])
+def test_one_client_does_not_diverge_around_arrivals(
+    arrivals: Callable[..., Algorithm],
+    federation: Federation,  # noqa: F811
+) -> None:
+    one, later = (arrivals(Participation(), LOCAL, WeightedMix(1.0), concurrency=number) for number in (1, None))
+    rounds = fedavg(Participation(), LOCAL)
+    for algorithm in (one, phases(one, (2, rounds)), phases(rounds, (1, one), (2, later), (3, rounds))):
+        fleet = federation(clients([23]), perceptron(), algorithm.sharing)
+        assert divergence(algorithm, fleet, 4) == [0.0] * 4
 
 
 def test_a_cohort_of_one_does_not_diverge(federation: Federation) -> None:  # noqa: F811
