@@ -93,6 +93,6 @@ class Importance(Option):
         census = draft.fleet.census
         if self.start == "equal":
             return (census.samples > 0).astype(np.float64)
-        updates = replace(client_updates(draft), round_number=0)
+        updates = replace(client_updates(draft), round_number=0, dispatches=0)
         found = scores_of(draft, updates, self.key, blocks_over(census.clients, draft.fleet))
         return np.where(np.isfinite(found), found, 0.0)

@@ -21,13 +21,16 @@ from algorithms import (
     Participation,
     Rounds,
     begin,
+    fedasync,
     fedavg,
     generator,
     next_round,
+    phases,
     radfed,
     radfedi,
 )
 from algorithms.core.keys import Purpose
+from algorithms.parts.option import Draft
 from algorithms.parts.schedule import draw_weighted
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import Samples, clients, perceptron
@@ -124,6 +127,20 @@ def test_chances_begin_as_they_are_told(federation: Federation) -> None:
         assert state.report.bytes_down == 3 * whole + (6 * whole if start == "score" else 0)
         # Nobody draws a client that has nothing to train on.
         assert 4 not in updated
+
+
+def test_the_first_chances_do_not_depend_on_arrivals(federation: Federation) -> None:
+    importance = Importance()
+    algorithm = phases(fedasync(HALF, LOCAL), (1, fedavg(replace(HALF, by=importance), LOCAL)))
+    fleet = federation(clients(SIZES), perceptron(True), algorithm.sharing)
+    first = begin(perceptron(True), fleet, 0)
+    after = next_round(first, algorithm, fleet)
+    assert after.dispatches > 0
+    found = [
+        importance.attend(Draft.of(replace(state, model=first.model), algorithm.phase(1), fleet)).weights
+        for state in (first, after)
+    ]
+    assert found[0].tolist() == found[1].tolist()
 
 
 def test_a_score_that_is_no_number_changes_nothing(federation: Federation) -> None:
