@@ -166,7 +166,8 @@ def _selected(free: Draft, seconds: Callable[[int], float]) -> Draft:
     size = participation.reporting.selected(free.size)
     if isinstance(participation.by, Oort):
         given = state.of(Oort.name), free.fleet.census.clients, free.clients, size
-        return replace(free, cohort=participation.by.draw(*given, seconds, state.seed, free.number))
+        rng = generator(state.seed, Purpose.COHORT, free.counter)
+        return replace(free, cohort=participation.by.draw(*given, seconds, rng, free.number))
     most = min(size, len(state.travelling_models) or len(free.clients))
     drawn = participation.draw(free.clients, state.seed, free.counter, free.weights, most, fixed=False)
     return replace(free, cohort=drawn)

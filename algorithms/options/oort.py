@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.errors import InputError, require
-from algorithms.core.keys import Purpose, generator
 from algorithms.core.report import UpdateRows
 from algorithms.core.state import State
 from algorithms.parts.option import Draft, Option, Received
@@ -104,7 +103,7 @@ class Oort(Option):
         available: NDArray[np.int64],
         size: int,
         seconds: Callable[[int], float],
-        seed: int,
+        rng: np.random.Generator,
         round_number: int,
     ) -> NDArray[np.int64]:
         """Draw the clients of a round.
@@ -115,13 +114,13 @@ class Oort(Option):
             available: ids of the clients to draw from, ascending, [n].
             size: number of clients, m.
             seconds: seconds of a client's update by its id.
-            seed: seed of the run.
+            rng: random stream of the round.
             round_number: round, starting at 1.
 
         Returns:
             Ids in ascending order, [m], or fewer if fewer are available.
         """
-        rng, places = generator(seed, Purpose.COHORT, round_number), np.searchsorted(clients, available)
+        places = np.searchsorted(clients, available)
         explored = ~np.isnan(memory["utility"][places]) if memory else np.zeros(len(places), bool)
         old, new = places[explored], places[~explored]
         share = max(self.least, self.exploration * self.decay ** (round_number - 1))

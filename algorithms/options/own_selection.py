@@ -80,7 +80,7 @@ class OwnSelection(Option):
         if draft.cohort is not None:
             return draft  # virtual time has asked the rule
         state, census = draft.state, draft.fleet.census
-        present = draft.algorithm.schedule.participation.present(len(draft.clients), state.seed, draft.number)
+        present = draft.algorithm.schedule.participation.present(len(draft.clients), state.seed, draft.counter)
         free, kept = draft.clients[present], state.of(self.name)
         if not len(free):
             return replace(draft, cohort=free)

@@ -9,7 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms import Compute, InputError, Local, Participation, begin, fedavg, next_round
+from algorithms import (
+    Compute,
+    InputError,
+    Local,
+    Participation,
+    Purpose,
+    begin,
+    fedasync,
+    fedavg,
+    generator,
+    next_round,
+    phases,
+)
 from algorithms.core.report import UpdateRows
 from algorithms.options.oort import Oort
 from raysim.fleet.inline import InlineFleet
@@ -39,7 +51,8 @@ def test_the_memory_by_hand() -> None:
 
 def test_the_first_round_draws_new_clients_by_speed() -> None:
     seconds = {2: 1.0, 3: 1.0, 5: 1.0, 7: 1e6, 11: 1e6, 13: 1e6}
-    drawn = [Oort().draw({}, IDS, IDS, 3, seconds.__getitem__, seed, 1).tolist() for seed in range(40)]
+    streams = map(np.random.default_rng, range(40))
+    drawn = [Oort().draw({}, IDS, IDS, 3, seconds.__getitem__, rng, 1).tolist() for rng in streams]
     assert all(each == [2, 3, 5] for each in drawn)
 
 
@@ -53,14 +66,15 @@ def test_explored_clients_are_drawn_by_utility_and_speed() -> None:
         "pace": np.array([50.0]),
     }
     oort = Oort(exploration=0.0, least=0.0)
-    found = [oort.draw(memory, IDS, IDS, 2, lambda client: 1.0, seed, 10).tolist() for seed in range(20)]
+    streams = map(np.random.default_rng, range(20))
+    found = [oort.draw(memory, IDS, IDS, 2, lambda client: 1.0, rng, 10).tolist() for rng in streams]
     assert all(each == [2, 3] for each in found)  # neither the small loss of 5 nor the slow device of 7
     half = Oort(exploration=0.5, decay=1.0)
-    for seed in range(20):
-        chosen = half.draw(memory, IDS, IDS, 4, lambda client: 1.0, seed, 10).tolist()
+    for rng in map(np.random.default_rng, range(20)):
+        chosen = half.draw(memory, IDS, IDS, 4, lambda client: 1.0, rng, 10).tolist()
         assert {11, 13} <= set(chosen) and {2, 3} <= set(chosen)
     absent = np.array([False, True, True, False, True, True])
-    chosen = half.draw(memory, IDS, IDS[absent], 6, lambda client: 1.0, 0, 10).tolist()
+    chosen = half.draw(memory, IDS, IDS[absent], 6, lambda client: 1.0, np.random.default_rng(0), 10).tolist()
     assert chosen == [3, 5, 11, 13]  # all that are available
 
 
@@ -77,7 +91,7 @@ def test_a_client_that_was_long_away_is_worth_more(share: float, chosen: int) ->
         "pace": np.array([50.0]),
     }
     oort = Oort(exploration=0.0, least=0.0, cutoff=1.0)
-    assert oort.draw(memory, IDS, IDS, 1, lambda client: 1.0, 0, 10).tolist() == [chosen]
+    assert oort.draw(memory, IDS, IDS, 1, lambda client: 1.0, np.random.default_rng(0), 10).tolist() == [chosen]
 
 
 def test_exploration_fades() -> None:
@@ -90,7 +104,8 @@ def test_exploration_fades() -> None:
     }
 
     def new(number: int) -> int:
-        return int((Oort().draw(memory, IDS, IDS, 3, lambda client: 1.0, 0, number) > 5).sum())
+        rng = np.random.default_rng(0)
+        return int((Oort().draw(memory, IDS, IDS, 3, lambda client: 1.0, rng, number) > 5).sum())
 
     assert [new(number) for number in (1, 40, 200)] == [3, 2, 1]
 
@@ -115,6 +130,22 @@ def test_a_run_prefers_large_losses(federation: Federation) -> None:
     assert state.report.updates.column("loss_rms")[0] == pytest.approx(float(losses.square().mean().sqrt()))
     explored = ~np.isnan(state.of("oort")["utility"])
     assert 3 <= explored.sum() <= 8 and state.of("oort")["last"][explored].max() == 6
+
+
+def test_rounds_after_arrivals_have_draws_of_their_own(federation: Federation) -> None:
+    """The key counts the dispatches; exploration decays by the round."""
+    local, oort = Local(lr=0.05, batch_size=4), Oort(exploration=1.0, decay=0.1, least=0.0)
+    half = Participation(cohort=4)
+    algorithm = phases(fedasync(half, local), (2, fedavg(replace(half, by=oort), local)))
+    fleet = federation(clients([10] * 8), perceptron(), algorithm.sharing)
+    fleet.census = replace(fleet.census, devices=table([5.0] * 8))
+    state = begin(perceptron(), fleet, 0)
+    for _ in range(2):
+        state = next_round(state, algorithm, fleet)
+    ids, rng = np.arange(8), generator(0, Purpose.COHORT, state.of("arrivals")["timeline"].known + 3)
+    state = next_round(state, algorithm, fleet)
+    assert state.report is not None
+    assert state.report.updates.clients.tolist() == oort.draw({}, ids, ids, 4, lambda client: 5.0, rng, 3).tolist()
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,12 @@ from algorithms import (
     SelectionContext,
     State,
     begin,
+    fedasync,
     fedavg,
     fedbuff,
     generator,
     next_round,
+    phases,
     radfed,
 )
 from algorithms.options.privacy import Privacy
@@ -111,6 +113,18 @@ def test_inactive_clients_are_not_available(federation: Federation) -> None:
     assert seen[-1] == (generator(0, Purpose.ACTIVE, 6).random(6) < 0.5).tolist()
     assert len({tuple(each) for each in seen}) > 1
     assert state.report is not None and state.report.updates.clients.tolist() == np.flatnonzero(seen[-1]).tolist()
+
+
+def test_the_active_clients_after_arrivals_have_draws_of_their_own(federation: Federation) -> None:
+    seen: list[list[bool]] = []
+
+    def rule(context: SelectionContext) -> list[int]:
+        seen.append(context.available.tolist())
+        return context.clients[context.available].tolist()
+
+    arrivals = fedasync(Participation(), LOCAL, concurrency=2)
+    state = run(federation, phases(arrivals, (2, fedavg(choosing(rule, active=0.5), LOCAL))), rounds=4)
+    assert seen[-1] == (generator(0, Purpose.ACTIVE, state.dispatches + 4).random(6) < 0.5).tolist()
 
 
 def test_as_many_clients_as_models_travel_are_chosen(federation: Federation) -> None:
