@@ -19,7 +19,7 @@ LARGE = 2**20
 """Bytes from which a tensor is compared by its identity and number of writes, and an array by its identity."""
 
 MOST = 10_000
-"""Largest number of elements of a list or a dictionary that are compared; of a longer one only their number is."""
+"""Largest number of parts of an attribute that are compared; of an object beyond, only its identity and its length."""
 
 MODULE = "torch.nn.modules.module.Module"
 """Class of torch modules; a file is checked without torch."""
@@ -89,6 +89,7 @@ class _Walk:
 
     def __init__(self, value: object, owner: object) -> None:
         self.entries: list[object] = []
+        self._left = MOST
         self._visits = {id(owner): 0}
         self._met = [owner]
         waiting = [value]
@@ -106,11 +107,12 @@ class _Walk:
         try:
             if (entry := _entry(value)) is not None:
                 return entry, ()
-            parts = _parts(value)
+            parts = _parts(value, self._left)
         except Exception:  # A user's object may raise anything.
             return (id(value),), ()
         if not _is_constant(value):
             self._visits[id(value)] = len(self._visits)
+        self._left -= len(parts)
         return type(value), parts
 
 
@@ -134,19 +136,20 @@ def _is_constant(value: object) -> bool:
     return is_plain_array or isinstance(value, tuple | np.generic | np.dtype)
 
 
-def _parts(value: Any) -> Sequence[Any]:
-    """Return the parts of which a copy of an object is made; of a large object its identity and its size."""
+def _parts(value: Any, most: int) -> Sequence[Any]:
+    """Return the parts of which a copy of an object is made; its identity and its size if they are more than `most`."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return id(value), value.shape, value._version
     if isinstance(value, np.ndarray) and value.nbytes > LARGE:
         return id(value), value.shape
-    if isinstance(value, list | tuple | dict) and len(value) > MOST:
-        return id(value), len(value)
+    if most <= 0 or (isinstance(value, list | tuple | dict) and len(value) > most):
+        return id(value), len(value) if hasattr(value, "__len__") else 0
     if isinstance(value, list | tuple):
         return value
     reduced = value.__reduce_ex__(4)
     if isinstance(reduced, str):
         return (reduced,)
     parts = (list(part) if isinstance(part, Iterator) else part for part in reduced[1:])
-    return [_state(type(value), part) if isinstance(part, dict) else part for part in parts]
+    # An empty state is the same as none, of which a cached property makes it.
+    return [(_state(type(value), part) or None) if isinstance(part, dict) else part for part in parts]

@@ -139,15 +139,18 @@ class Returned:
         return InputError(f"{self.code}: must {duty}{place_of(self.thing)}; {remedy}")
 
 
-def called(option: object, hook: str, kind: type[Kind], *given: Any) -> Kind:
+def called(option: Any, hook: str, kind: type[Kind], *given: Any) -> Kind:
     """Call a hook of an option, and return its value.
 
     Raises:
         InputError: the value is of another kind, or an option of a user's own keeps something on itself.
     """
     call = getattr(option, hook)
-    if is_own(option):
-        remedy = "keep it by `state.keeping(self.name, ...)` in `publish`"
+    if is_own(option) and option.overrides(hook):
+        remedy = (
+            "keep it by `state.keeping(self.name, ...)` in `publish`; what is computed once belongs into a "
+            "`functools.cached_property`, or before the run"
+        )
         with Returned(f"option {option} with `{hook}`", option).keeping_nothing(remedy):
             value = call(*given)
     else:

@@ -111,7 +111,7 @@ def test_reading_is_no_change() -> None:
 
 
 def test_objects_that_refer_to_each_other_are_walked_once() -> None:
-    nodes = [Many.__new__(Many) for _ in range(200)]
+    nodes = [Many.__new__(Many) for _ in range(60)]
     for place, node in enumerate(nodes):
         node.__dict__.update(place=place, nodes=[*nodes])
     own = Own()
@@ -129,6 +129,31 @@ def test_equal_numbers_and_arrays_in_several_places_are_no_change() -> None:
     before = held(own)
     own.nested = [number, float("2.5"), array, array.copy(), pair, tuple(range(1, 3))]
     assert changed(own, before) == []
+
+
+def test_a_cached_property_of_an_object_without_attributes_is_no_state() -> None:
+    class Nested:
+        @cached_property
+        def following(self) -> int:
+            return 1
+
+    own = Own()
+    own.nested = [nested := Nested()]
+    before = held(own)
+    assert nested.following and changed(own, before) == []
+    nested.__dict__["kept"] = 1
+    assert changed(own, before) == ["nested"]
+
+
+def test_a_walk_is_no_longer_than_most_in_all() -> None:
+    own = Own()
+    own.nested = lists = [[float(number) for number in range(MOST // 5)] for _ in range(MOST // 5)]
+    before = held(own)
+    assert len(before["nested"]) <= 2 * MOST and changed(own, before) == []
+    for change in (lists[0].append, lists.append):
+        change(0)
+        assert changed(own, before) == ["nested"]
+        before = held(own)
 
 
 def test_the_mode_of_a_module_is_no_state() -> None:

@@ -27,7 +27,9 @@ from algorithms import (
     start_round,
     start_synchronous,
 )
+from algorithms.core import returned
 from algorithms.core.devices import DrawnDevices
+from algorithms.core.held import held
 from algorithms.options.oort import Oort
 from algorithms.options.own_selection import OwnSelection
 from algorithms.parts.option import HOOKS
@@ -80,6 +82,21 @@ class Keeps(Mine):
 def test_an_option_keeps_nothing_on_itself(federation: Federation, hook: str) -> None:
     with pytest.raises(InputError, match=f"option Keeps.*`{hook}`: must keep nothing on itself, and sets 'calls'"):
         one_round(federation, PLAIN.having(Keeps(hook)))
+
+
+def test_an_option_is_compared_around_its_own_hooks_only(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Wraps(Option):
+        name = "wraps"
+
+        def wrap(self, draft: Any, updates: Any) -> Any:
+            return updates
+
+    calls: list[object] = []
+    monkeypatch.setattr(returned, "held", lambda thing: calls.append(thing) or held(thing))
+    one_round(federation, PLAIN.having(option := Wraps()))
+    assert calls == [option]
 
 
 @dataclass(frozen=True)
