@@ -130,8 +130,11 @@ def read_tables(paths: Sequence[Path], use: TableUse) -> list[pa.Table]:
     shared = {field.name: field for field in fields if field.name in empty and not pa.types.is_null(field.type)}
     shared |= {field.name: field for field in fields if _is_text(field)}
     like = replace(use, like=use.like or pa.schema(list(shared.values())))
-    for place, (path, table) in enumerate(zip(paths, tables, strict=True)):
-        if use.like is None and any(shared.get(field.name, field).type != field.type for field in table.schema):
+    others = [any(shared.get(field.name, field).type != field.type for field in table.schema) for table in tables]
+    # A text where numbers belong is first refused in the file that has it, not in those that it gives its type.
+    for place in sorted(range(len(tables)), key=others.__getitem__):
+        path, table = paths[place], tables[place]
+        if use.like is None and others[place]:
             tables[place] = usable(_read(path, like.words), str(path), like)
         else:
             tables[place] = usable(table, str(path), use)

@@ -188,6 +188,12 @@ def test_a_column_without_a_value_in_one_file_has_the_type_of_the_others(
     assert _two_files(tmp_path, empty, known, rules)["z"].to_pylist() == [*found[1:], found[0]]
 
 
+def test_a_text_among_numbers_is_refused_in_its_file(tmp_path: Path) -> None:
+    numbers, text = "x,y\n1,0\n2,1\n", "x,y\n1,0\ntypo,1\n"
+    with pytest.raises(InputError, match=r"b\.csv: 'x' is string"):
+        _two_files(tmp_path, numbers, text)
+
+
 def test_a_column_without_a_value_is_refused_with_its_remedy(tmp_path: Path) -> None:
     known, empty = "x,z,y\n1,1.5,0\n", "x,z,y\n2,,1\n3,,0\n"
     with pytest.raises(InputError, match=r"b\.csv: 'z' has nulls \(2 rows\): .*set impute = \"median\""):
