@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os.path
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -182,14 +183,13 @@ def _name_tests(given: Sequence[str]) -> dict[str | None, Path]:
     # An existing path is a source, even if its name contains '='.
     tests: dict[str | None, Path] = {}
     for text in given:
-        check_path("--test", text)
         name, separator, path = text.partition("=")
-        named = bool(separator) and not Path(text).exists()
+        named = bool(separator) and not os.path.exists(text)  # noqa: PTH110 - Path's raises errors
         key = name if named else None
         if named and not (name and path):
             raise InputError(f"--test is {text!r}: give SOURCE for the global test set, or NAME=SOURCE for a domain's")
         if key in tests:
             title = "the global test set" if key is None else f"the test set {key!r}"
             raise InputError(f"--test gives {title} twice: give each one once, as NAME=SOURCE for a domain")
-        tests[key] = Path(path if named else text)
+        tests[key] = check_path("--test", path if named else text)
     return tests

@@ -139,6 +139,12 @@ def test_a_table_of_counts_whose_path_is_none_is_refused(call, source, tmp_path)
     assert (status, said) == (2, "") and "must be a path, and has a name of 256 bytes" in complaint
 
 
+def test_the_path_after_a_domain_is_judged_alone(call, source, tmp_path):
+    given = ("--scheme", "iid", "--clients", "2", "--out", tmp_path / "p", "--test")
+    for length, message in ((204, "cannot be opened"), (256, "must be a path, and has a name of 256 bytes")):
+        assert message in call("make", source, *given, f"{'d' * 60}={'x' * (length - 8)}.parquet")[2]
+
+
 def test_a_test_set_with_a_name_twice_is_refused(call, source, tmp_path):
     twice = tmp_path / "twice.csv"
     twice.write_text("label,x,x\n1,2,3\n")
