@@ -62,14 +62,17 @@ def own_files(experiment: Experiment) -> Iterator[OwnFiles]:
 def _edges(experiment: Experiment) -> Iterator[OwnFiles]:
     """Yield the file of edges of each algorithm that has one; a key names algorithms by their label, or their name."""
     files: dict[str, Path] = {}
-    for table in experiment.algorithm:
-        if table.topology is None or (path := table.topology.file) is None:
-            continue
-        name = table.label or short_name(table.name)
-        if files.setdefault(name, path) != path:
+    graphs = [(table, table.topology.file if table.topology else None) for table in experiment.algorithm]
+    # A name is also that of labelled tables, so their own keys come after it.
+    for table, path in sorted(graphs, key=lambda each: each[0].label is not None):
+        if path is not None:
+            files.setdefault(table.label or short_name(table.name), path)
+    for table, path in graphs:
+        name = table.label if table.label in files else short_name(table.name)
+        if files.get(name) != path:
             raise InputError(
-                f"algorithm.topology.graph = {table.topology.graph!r}: must be the same for all algorithms called "
-                f"{name} in a job; set algorithm.label in their tables"
+                f"algorithm.topology.graph = {FILE + str(files[name])!r}: must be the same for all algorithms called "
+                f"{name} in a job; set another algorithm.label in each table with a file of edges"
             )
     for name, path in files.items():
         place = f"topology/{name}/{path.name}"

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomli_w
@@ -93,29 +94,48 @@ def test_a_tokenizer_and_a_trained_model_go(form: str, folder: Path, monkeypatch
         assert read_there.model.pretrained == str(sent.resolve() / "pretrained")  # type: ignore[attr-defined]
 
 
-def test_a_file_of_edges_goes_and_comes_back_with_its_path_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_label_first", [False, True])
+def test_a_file_of_edges_goes_and_comes_back_with_its_path_here(
+    is_label_first: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("near", "far"):
         (folder / f"{name}.csv").write_text("from,to\n0,1\n")
     algorithms = [{"name": "dpsgd"}, {"name": "dpsgd", "label": "far", "topology": {"graph": "file:far.csv"}}]
+    algorithms = algorithms[::-1] if is_label_first else algorithms
     file = write(folder / "exp.toml", topology={"graph": "file:near.csv"}, algorithm=algorithms)
     here = read_experiment(file)
     with staged(file, here) as (sent, name, changes):
         assert files(sent) == {"exp.toml", "topology/dpsgd/near.csv", "topology/far/far.csv"}
         monkeypatch.chdir(sent)
         there = read_experiment(name, changes)
-    graphs = [f"file:{sent.resolve()}/topology/{each}" for each in ("dpsgd/near.csv", "far/far.csv")]
-    assert [table.topology and table.topology.graph for table in there.algorithm] == graphs
+    graphs = {None: "dpsgd/near.csv", "far": "far/far.csv"}
+    graphs = {label: f"file:{sent.resolve()}/topology/{each}" for label, each in graphs.items()}
+    assert {table.label: table.topology and table.topology.graph for table in there.algorithm} == graphs
     write_config(folder / "config.toml", there.to_toml())
     restore_paths(folder / "config.toml", there.to_toml(), paths_of(here.to_toml()))
-    assert read(folder / "config.toml")["algorithm"][1]["topology"]["graph"] == f"file:{folder / 'far.csv'}"
+    assert (
+        read(folder / "config.toml")["algorithm"][not is_label_first]["topology"]["graph"]
+        == f"file:{folder / 'far.csv'}"
+    )
 
 
-def test_two_files_of_edges_under_one_name_are_refused(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"topology": {"graph": "file:far.csv"}},
+        {"topology": {"graph": "ring"}},
+        {"topology": {"graph": "ring"}, "label": "ring"},
+        {"label": "default"},
+        {},
+    ],
+)
+def test_two_graphs_under_one_name_are_refused_if_one_is_a_file(other: dict[str, Any], folder: Path) -> None:
     for name in ("near", "far"):
         (folder / f"{name}.csv").write_text("from,to\n0,1\n")
-    algorithms = [{"name": "dpsgd", "topology": {"graph": f"file:{name}.csv"}} for name in ("near", "far")]
+    algorithms = [{"name": "dpsgd", "topology": {"graph": "file:near.csv"}}, {"name": "dpsgd", **other}]
     file = write(folder / "exp.toml", algorithm=algorithms)
-    with pytest.raises(InputError, match=r"must be the same for all algorithms called dpsgd in a job; set"):
+    message = r"graph = 'file:.*near.csv': must be the same for all algorithms called dpsgd in a job; set another"
+    with pytest.raises(InputError, match=message):
         staged(file, read_experiment(file)).__enter__()
 
 
