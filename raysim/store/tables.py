@@ -97,7 +97,9 @@ def check_columns(algorithm: Algorithm, measured: Iterable[str]) -> None:
             )
 
     for option in filter(is_own, options):
-        inherited = engine_kind(option).columns
+        inherited: Any = engine_kind(option).columns
+        if isinstance(inherited, property):  # they depend on the option's values
+            inherited = inherited.__get__(option)
         for column in option.columns:
             if column not in inherited:
                 check(f"option {option}", column)
