@@ -151,14 +151,15 @@ class StudyNumbers:
 
 
 def _final(column: str, trial: TrialRow) -> float:
-    """Return a column of a trial's selected model."""
-    value = trial.metrics.get(column)
+    """Return a column of a trial's selected model, or of the trial itself."""
+    known = {"seconds": trial.seconds, "rounds": trial.rounds, **trial.metrics}
+    value = known.get(column)
     if value is None and column.startswith(VIRTUAL_TIME):
         return inf  # a target that the trial did not reach
-    check_known(f"column {column!r} of {TRIALS}", column, trial.metrics)
+    check_known(f"column {column!r} of {TRIALS}", column, known)
     if value is None:
         raise InputError(f"trial {trial.folder} has no {column}: must be measured in each trial; correct the claim")
-    return value
+    return float(value)
 
 
 def _of_client(client: str, column: str, trial: str, path: Path | None) -> float:

@@ -46,6 +46,7 @@ class TrialRow:
         status: "done", "diverged" or "failed".
         folder: folder of its run in `trials/`.
         seconds: time of its rounds; None if unknown.
+        rounds: number of its rounds; None if unknown.
         metrics: final metrics by column; None without a value.
     """
 
@@ -58,6 +59,7 @@ class TrialRow:
     status: str
     folder: str
     seconds: float | None
+    rounds: int | None
     metrics: Mapping[str, float | None]
 
     @property
@@ -234,6 +236,7 @@ def trial_rows(table: pa.Table) -> Iterator[TrialRow]:
             status=row["status"],
             folder=row["trial"],
             seconds=row.get("seconds"),
+            rounds=row.get("rounds"),
             metrics={name: row[name] for name in metrics},
         )
 

@@ -184,6 +184,13 @@ def test_the_second_of_a_name_is_the_first_of_its_run(tmp_path: Path) -> None:
     assert numbers_of(tmp_path).judge(claim(algorithm="fedavg-2", take="last", above=0)).numbers == (0.7,)
 
 
+def test_time_and_rounds_of_a_trial_are_columns(tmp_path: Path) -> None:
+    rows = [_row("fedavg", 1, test_accuracy=0.6, seconds=2.5, rounds=7)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "trials.parquet")
+    for column, value in (("seconds", 2.5), ("rounds", 7.0)):
+        assert numbers_of(tmp_path).judge(claim(column=column, above=0)).numbers == (value,)
+
+
 def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
     with pytest.raises(InputError, match=r"claim 'it': .*test_acuracy.*test_accuracy"):
         numbers_of(study).judge(claim(column="test_acuracy", above=0))
