@@ -79,8 +79,12 @@ def reproduce(
         again = _again(name, folder, full, changes, options)
         raise StoppedError(f"stopped; continue with: {again}" if (folder / STUDY).is_file() else "stopped") from None
     found = read_findings(folder)
-    claims = judge(reproduction, found, full)
-    record = {**record_of(reproduction, found, claims, full, changes), "figures": draw(reproduction, found)}
+    try:
+        claims, figures = judge(reproduction, found, full), draw(reproduction, found)
+    except InputError:
+        conclude(folder)  # The study has ended, and only the claims or figures are wrong.
+        raise
+    record = {**record_of(reproduction, found, claims, full, changes), "figures": figures}
     record |= origin(folder, begun)
     with write_whole(folder / RECORD) as aside:
         aside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

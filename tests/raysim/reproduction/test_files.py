@@ -97,6 +97,16 @@ def test_what_was_interrupted_goes_on_and_comes_to_the_same_digest(
     assert (one == other) == same
 
 
+def test_a_wrong_column_of_a_claim_leaves_the_report_of_the_study(tmp_path: Path) -> None:
+    file = Path(_small(tmp_path))
+    file.write_text(file.read_text().replace('column = "concordance"', 'column = "concordence"'))
+    with pytest.raises(InputError, match=r"^claim 'concordant': unknown column 'concordence' .*metrics.parquet"):
+        reproduce(str(file), tmp_path / "run", inline=True)
+    for name in ("table.md", "table.tex", "summary.parquet", "report.html"):
+        assert (tmp_path / "run" / name).is_file()
+    assert not (tmp_path / "run" / "claims.json").exists()
+
+
 def test_one_that_reduces_nothing_is_not_begun_by_chance(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'fixbn-table-2' has no reduced setting: .*--full"):
         reproduce("fixbn-table-2", tmp_path / "run")
