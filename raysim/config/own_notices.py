@@ -22,6 +22,9 @@ CHANGING = (
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 """Syntax whose name is a part of the paths of the functions in it."""
 
+BODIES = (ast.stmt, ast.ExceptHandler, ast.match_case)
+"""Syntax with statements in it; expressions have none, and may be nested too deeply for a recursion."""
+
 
 def own_code_notices(names: Iterable[str]) -> list[str]:
     """Return a notice for each name of foreign code, so that the reader knows whose code runs."""
@@ -85,7 +88,8 @@ def _functions(node: ast.AST, above: str = "") -> Iterator[tuple[str, ast.Functi
     for each in ast.iter_child_nodes(node):
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
             yield f"{above}{each.name}", each
-        yield from _functions(each, f"{above}{each.name}." if isinstance(each, SCOPES) else above)
+        if isinstance(each, BODIES):
+            yield from _functions(each, f"{above}{each.name}." if isinstance(each, SCOPES) else above)
 
 
 def _changed(node: ast.AST, variables: Mapping[str, Any]) -> str:

@@ -434,6 +434,17 @@ def test_the_notice_of_a_changed_variable_names_the_method_its_line_and_how_many
     assert notice.endswith("; variables changed like this: 1 more")
 
 
+def test_own_code_with_a_deep_expression_has_its_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_deep.py").write_text(
+        f"X = {' + '.join('1' * 1200)}\nSEEN = []\n"
+        "try:\n    pass\nexcept OSError:\n    match X:\n        case 1:\n"
+        "            def train():\n                SEEN.append(1)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    (notice,) = module_notices([importlib.import_module("own_deep")])
+    assert notice.startswith("own_deep.train (line 8) changes own_deep.SEEN, which")
+
+
 def test_a_link_to_own_code_is_followed_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link = tmp_path / "code"
     for version in ("one", "two"):
