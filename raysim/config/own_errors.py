@@ -18,17 +18,20 @@ FROZEN = "; keep values in the memory, or in context.state, and not on the objec
 """Remedy for code that sets an attribute of a frozen dataclass."""
 
 
-def describe_error(error: BaseException, names: Iterable[str]) -> str:
+def describe_error(error: BaseException, names: Iterable[str], handled: BaseException | None = None) -> str:
     """Return the error of the user's own code and its place in one line; "" if the error came from elsewhere.
 
     Args:
         error: error, whose text holds the traceback if it comes from an actor.
         names: names of the user's own objects.
+        handled: earlier error, in whose handling raysim was called.
     """
+    # The traceback begins with that of the earlier error, which is the context of all later ones.
+    before = "".join(traceback.format_exception(handled)) if handled else ""
     files = [file for module in modules_of(names) if (file := file_of(module))]
     frames = [
         (file, place, line, function)
-        for file, line, function in FRAME.findall("".join(traceback.format_exception(error)))
+        for file, line, function in FRAME.findall("".join(traceback.format_exception(error)).removeprefix(before))
         if (place := _place(file, files))
     ]
     if not frames:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -117,12 +118,13 @@ def _page_so_far(folder: Path) -> Path | None:
 @contextmanager
 def name_user_code(experiment: Experiment, log: Path) -> Iterator[None]:
     """Turn an error in the user's own code into one line that names the place; the log has the traceback."""
+    handled = sys.exception()
     try:
         yield
     except (*COMPLETE_ERRORS, KeyboardInterrupt):
         raise
     except BaseException as error:
-        if text := describe_error(error, experiment.named):
+        if text := describe_error(error, experiment.named, handled):
             raise OwnCodeError(f"your own code raised {text}; see {log}") from error
         raise
 

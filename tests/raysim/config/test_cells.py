@@ -24,6 +24,22 @@ for number, tables in enumerate(({"local": {"update": training}}, {"algorithm": 
     except Exception as error:
         print(type(error).__name__, error)
 ''',
+    '''
+def failing(*_):
+    raise OSError("of the machine")
+def earlier():
+    raise KeyError("of the cell")
+failing.__code__ = failing.__code__.replace(co_filename="elsewhere.py")
+import raysim.simulation.api
+raysim.simulation.api.plan_run = failing
+try:
+    earlier()
+except KeyError:
+    try:
+        raysim.run(dict(rounds=1, data={"dataset": "digits"}, local={"update": training}), "run2", inline=True)
+    except Exception as error:
+        print(type(error).__name__, error)
+''',
 ]
 for cell in cells:
     InteractiveShell.instance().run_cell(cell, store_history=True)
@@ -33,11 +49,12 @@ for cell in cells:
 def test_an_error_in_a_cell_is_one_line_that_names_the_cell(tmp_path: Path) -> None:
     pytest.importorskip("IPython")
     done = subprocess.run([sys.executable, "-c", CELLS], cwd=tmp_path, capture_output=True, text=True, check=True)
-    trained, composed = done.stdout.splitlines()
+    trained, composed, faulty = done.stdout.splitlines()
     assert "OwnCodeError your own code raised KeyError: 'step' (Cell In[2], line 2, in training); see " in trained
     assert composed == (
         "InputError algorithm.name = '__main__:composing': must be composed, and raised KeyError: 'part' "
         "(Cell In[2], line 4, in composing)"
     )
+    assert faulty == "OSError of the machine"
     log = (tmp_path / "run0" / "run.log").read_text()
     assert "__main__:training is not part of raysim: the code of this session runs here" in log
