@@ -21,7 +21,7 @@ from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.each_client import by_kind
 from raysim.measures.evaluate import evaluate
 from raysim.measures.twins import twins_of
-from raysim.simulation.failures import repeat_after
+from raysim.simulation.failures import lost_again, repeat_after
 from raysim.simulation.loop import run_rounds
 from raysim.simulation.options import RunOptions
 from raysim.simulation.plan import AlgorithmPlan, RunPlan
@@ -172,7 +172,12 @@ def _scored(
 
 def _repeated(name: str, evaluation: Callable[[], T]) -> T:
     """Return the result of an evaluation; evaluate again if a node has taken values with it."""
-    return repeat_after(ModelsLostError, evaluation, lambda text: LOG.warning("%s: %s; evaluating again", name, text))
+    try:
+        return repeat_after(
+            ModelsLostError, evaluation, lambda text: LOG.warning("%s: %s; evaluating again", name, text)
+        )
+    except ModelsLostError as error:
+        raise lost_again("evaluation", error) from error
 
 
 def _notices(plan: WorkerPlan, workers: int) -> Iterator[str]:

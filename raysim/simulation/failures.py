@@ -16,6 +16,7 @@ from raysim.common.errors import (
     DamagedError,
     DivergedError,
     InputError,
+    ModelsLostError,
     OutOfMemoryError,
     OwnCodeError,
     RetriesSpentError,
@@ -127,6 +128,11 @@ def name_user_code(experiment: Experiment, log: Path) -> Iterator[None]:
         if text := describe_error(error, experiment.named, handled):
             raise OwnCodeError(f"your own code raised {text}; see {log}") from error
         raise
+
+
+def lost_again(what: str, error: ModelsLostError) -> RetriesSpentError:
+    """Return the error for work that lost its models each time."""
+    return RetriesSpentError(f"{what}: {error}, {REPEATS + 1} times in a row; check the nodes, and resume the run")
 
 
 def repeat_after(kind: type[Exception], attempt: Callable[[], T], tell: Callable[[str], object]) -> T:

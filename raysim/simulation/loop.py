@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from algorithms import Purpose, State, start_round
-from raysim.common.errors import ModelsLostError, RetriesSpentError
+from raysim.common.errors import ModelsLostError
 from raysim.common.log import LOG
 from raysim.fleet import RunFleet
 from raysim.fleet.worker_plan import WorkerPlan
+from raysim.simulation.failures import REPEATS, lost_again
 from raysim.simulation.records import Records
 from raysim.simulation.stop import Stop
-
-REPLAYS = 3
-"""Times in a row that rounds are repeated since an aggregation because their models were lost."""
 
 
 def run_rounds(plan: WorkerPlan, fleet: RunFleet, records: Records, state: State, stop: Stop) -> None:
@@ -39,8 +37,7 @@ def run_rounds(plan: WorkerPlan, fleet: RunFleet, records: Records, state: State
             except ModelsLostError as error:
                 back = records.restart()
                 losses, since = losses + 1 if back.round == since else 1, back.round
-                if losses > REPLAYS:
-                    what = f"round {state.round + 1}: {error}, {losses} times in a row"
-                    raise RetriesSpentError(f"{what}; check the nodes, and resume the run") from error
+                if losses > REPEATS:
+                    raise lost_again(f"round {state.round + 1}", error) from error
                 LOG.warning("%s: %s; repeating the rounds since round %d", records.name, error, back.round)
                 state = back

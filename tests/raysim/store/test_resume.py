@@ -337,6 +337,10 @@ def test_rounds_whose_models_are_lost_are_done_again(tmp_path: Path, monkeypatch
     LosingFleet.maps, LosingFleet.lost = 0, frozenset(range(8, 99))
     with pytest.raises(RetriesSpentError, match=r"^radfed: round \d: node 1 died with 3 models, 4 times in a row"):
         quick_run(config, tmp_path / "never", inline=True)
+    LosingFleet.maps, LosingFleet.lost = 0, frozenset(range(last, last + 99))
+    message = r"^radfed: evaluation: node 1 died with 3 models, 4 times in a row; check the nodes, and resume the run"
+    with pytest.raises(RetriesSpentError, match=message):
+        quick_run(config, tmp_path / "unscored", inline=True)
 
 
 def command(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
