@@ -89,16 +89,29 @@ def settings(experiment: Experiment, name: str) -> dict[str, str]:
         for key in ("seed", "rounds", "epochs", "model", "evaluate", "devices", *option_tables(Experiment), "partition")
     }
     model = common["model"] = table.pop("model", config["model"])
+    # The contents of files matter, and they may have moved.
     if (weights := model.get("weights", "")).endswith(WEIGHTS_SUFFIX):
-        # The contents matter, and the file may have moved.
-        status = Path(weights).stat()
-        common["model"] = {**model, "weights": _sha256(weights, status.st_size, status.st_mtime_ns)}
+        model["weights"] = _digest("model.weights", Path(weights))
+    if (folder := Path(model.get("pretrained", ""))).is_absolute():
+        files = [path for path in sorted(folder.rglob("*")) if path.suffix in (".json", WEIGHTS_SUFFIX)]
+        model["pretrained"] = {str(path.relative_to(folder)): _digest("model.pretrained", path) for path in files}
+    if "sha256" in (topology := table.get("topology", {})):
+        del topology["graph"]
     if experiment.devices is not None and experiment.devices.table is not None:
         common["devices"] = {"sha256": experiment.devices.digest}
     content = json.dumps({**common, "data": of_data, "fleet": of_fleet, "algorithm": table})
     # A default may be 0 in memory and 0.0 in the written file.
     alike = json.loads(content, parse_int=lambda digits: digits if len(digits) > 15 else float(digits))
     return {key: json.dumps(value) for key, value in flat(alike)}
+
+
+def _digest(key: str, path: Path) -> str:
+    """Return the sha256 of a file that a key names; raise InputError if it cannot be read."""
+    try:
+        status = path.stat()
+        return _sha256(str(path), status.st_size, status.st_mtime_ns)
+    except OSError as error:
+        raise InputError(f"{key} = {str(path)!r}: must be a readable file ({error.strerror}); check the path") from None
 
 
 @lru_cache
