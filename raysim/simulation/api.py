@@ -248,7 +248,7 @@ def _run_algorithms(
     with threads, pickled_by_value(experiment.own_code), place, _ended(place, options):
         updates = sum(each.rounds * each.workers.cohort for each in plan.algorithms.values())
         place.fit({name: each.workers for name, each in plan.algorithms.items()}, updates)
-        LOG.info("fingerprint %s", place.fingerprint)
+        LOG.info("fingerprint %s", place.fingerprint)  # Such a log is kept, see `LOG_BEGUN`.
         others = [folder / name for name in experiment.names if name not in names]
         fingerprint = {**place.fingerprint, "population": plan.population}
         check_fingerprint(others, fingerprint)

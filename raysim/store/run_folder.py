@@ -35,6 +35,9 @@ FORMER = ("visits.journal", "visits.parquet", "kept", "kept.safetensors")
 LOG_BEGINNING = b" INFO raysim "
 """Part of the first line of each run's log."""
 
+LOG_BEGUN = b" INFO fingerprint "
+"""Part of a line in the log of each run that has begun; its configuration is written before."""
+
 
 @contextmanager
 def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[None]:
@@ -79,13 +82,14 @@ def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[None]:
 
 
 def _is_abandoned(claim: Path) -> bool:
-    """Return whether a killed run has left this log, empty or with raysim's first line; false if in doubt."""
-    if not claim.is_file():
+    """Return whether a run that was killed before it began has left this log; false if in doubt."""
+    if claim.is_symlink() or not claim.is_file():
         return False
     try:
         with claim.open("ab") as opened:
             lock(opened, wait=False)
-        return not (text := read_bytes(claim)) or LOG_BEGINNING in text.partition(b"\n")[0]
+        text = read_bytes(claim)
+        return not text or (LOG_BEGINNING in text.partition(b"\n")[0] and LOG_BEGUN not in text)
     except OSError:
         return False
 

@@ -65,6 +65,19 @@ def test_a_run_may_take_the_folder_of_one_that_was_killed_before_its_configurati
         pass
 
 
+def test_the_kept_log_of_a_run_and_a_link_to_a_log_stay(tmp_path: Path) -> None:
+    for out in (tmp_path / "kept", tmp_path / "link"):
+        out.mkdir()
+    with run_log(tmp_path / "kept" / "run.log", logging.getLogger("kept")) as log:
+        log.info("fingerprint %s", {})
+    (tmp_path / "other.log").touch()
+    (tmp_path / "link" / "run.log").symlink_to(tmp_path / "other.log")
+    for out in (tmp_path / "kept", tmp_path / "link"):
+        with pytest.raises(InputError, match="already holds a run"):
+            fail_in(out, out / "population")
+        assert (out / "run.log").is_file()
+
+
 def test_wrong_input_leaves_a_folder_that_was_there_empty(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
