@@ -57,7 +57,7 @@ def populations_of(
         study: resolved study.
         folder: folder of the populations.
         phase: called before a population is made.
-        notice: called if a file has changed since its population was made.
+        notice: called once for each file that is newer than its population.
 
     Raises:
         InputError: the data or the partition are wrong.
@@ -65,6 +65,7 @@ def populations_of(
     folder.mkdir(exist_ok=True)
     remove_drafts(folder)
     populations: dict[tuple[str, int | None], Population] = {}
+    newer: set[Path] = set()
     for dataset, seed in product(study.datasets, study.partitions):
         of_seed = "" if seed is None else f", seed {seed}"
         phase(f"{dataset.name}: reading the data and partitioning it into clients{of_seed}")
@@ -75,10 +76,11 @@ def populations_of(
             raise InputError(f"{dataset.name}: {error}") from None
         made = (populations[dataset.name, seed].path / MANIFEST).stat().st_mtime
         for _, _, file in data_files(dataset.experiment.data):
-            if file.exists() and file.stat().st_mtime > made:
+            if file not in newer and file.exists() and file.stat().st_mtime > made:
+                newer.add(file)
                 notice(
-                    f"{file} has changed since the study made its clients from it, and the study keeps them; for the "
-                    "new data choose another --out"
+                    f"{file} is newer than the clients made from it, and the study keeps them; if its data have "
+                    "changed, choose another --out"
                 )
     return populations
 
@@ -228,7 +230,7 @@ def _measured(
     population = populations[dataset.name, first.partition]
     for space, point in varied_points(dataset, study.spaces):
         base = on_population(point, population.path)
-        experiment = trial_of(dataset.name, space.algorithm, "", base, population, first).experiment
+        experiment = trial_of(dataset.name, space.algorithm, "", base, population, first, ()).experiment
         clients = view(population, experiment)
         targets = targets_of(experiment, clients)
         columns = searching = targets.columns

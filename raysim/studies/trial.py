@@ -84,7 +84,7 @@ def trial_of(
     base: Experiment,
     population: Population,
     split: Split,
-    modules: Container[str] = (),
+    modules: Container[str],
 ) -> Trial:
     """Return a trial.
 
