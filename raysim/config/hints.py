@@ -162,15 +162,15 @@ def _nearest_key(error: UnknownKeyError, algorithms: Collection[str], known: Col
             # Of several algorithms with the key, the one that it is named after: FedProx for `proximal`.
             shared = SequenceMatcher(None, key.name, key.thing).find_longest_match().size
             named = shared if key.kind == "algorithm" and shared >= LEAST_SHARED else 0
-            found.append((score, named, _place(key, algorithms)))
+            found.append((score, named, _place(key, algorithms, error.above if key.table == error.where else "")))
     return max(found, key=lambda each: each[:2])[2] if found else ""
 
 
-def _place(key: _Key, algorithms: Collection[str]) -> str:
+def _place(key: _Key, algorithms: Collection[str], above: str) -> str:
     if key.kind == "algorithm" and key.thing in algorithms:
         return f"did you mean 'algorithm.{key.thing}.{key.name}'?"
     path = f"{key.table}.{key.name}" if key.table else key.name
-    return f"did you mean {path!r}" + (f" of {key.kind} {key.thing}?" if key.thing else "?")
+    return f"did you mean {above + path!r}" + (f" of {key.kind} {key.thing}?" if key.thing else "?")
 
 
 def _nearest_name(error: UnknownError, taken: Mapping[str, Collection[str]]) -> str:

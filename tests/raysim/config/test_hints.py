@@ -38,6 +38,7 @@ def refusals(changes: list[str], raw: dict[str, object] | None = None) -> list[s
         ("algorithm.fedproxx.local.lr=1", "'algorithm.fedprox'?"),
         ("partition.alpha=0.5", "'partition.label_alpha' of scheme dirichlet-qp?"),
         ("server.beta1=0.5", "'server.beta1' of rule adam?"),
+        ("algorithm.server.lrr=0.5", "'algorithm.server.lr' of rule momentum?"),
         ("evaluate.evrey=2", "'evaluate.every'?"),
         ("local.delta=1.0", "'local.delta' of loss huber?"),
         ("fleet.zzzzzz=1", ""),
