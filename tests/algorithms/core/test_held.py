@@ -147,7 +147,7 @@ def test_a_cached_property_of_an_object_without_attributes_is_no_state() -> None
 
 def test_a_walk_is_no_longer_than_most_in_all() -> None:
     own = Own()
-    own.nested = lists = [[float(number) for number in range(MOST // 5)] for _ in range(MOST // 5)]
+    own.nested = lists = [[float(number) for number in range(200)] for _ in range(MOST // 100)]
     before = held(own)
     assert len(before["nested"]) <= 2 * MOST and changed(own, before) == []
     for change in (lists[0].append, lists.append):
