@@ -21,7 +21,6 @@ _ROWS = 2**16
 _BUFFER = 2**20  # bytes read at once of a column; without it, Arrow holds whole column chunks
 _LEVELS = 4  # bytes of a value's nesting levels while it is decoded
 _PAGE = 2**31  # most bytes of a page, the part of a column that is unpacked as a whole
-_ROW_BOUND = "MAX_ROW_BYTES", "make its texts or lists shorter"
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 
 
@@ -31,14 +30,14 @@ def open_parquet(path: Path) -> Source:
     Raises:
         InputError: the file has no readable schema.
     """
-    with reading(path, "Parquet"), _open(path) as file:
+    with reading(path, "Parquet"), open_file(path) as file:
         schema, rows = file.schema_arrow, rows_at_once(path, file)
         encoded = encoded_columns(file.metadata)
         groups = groups_at_once(file.metadata, encoded)
 
     def read(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = pa.schema([schema.field(name) for name in names])
-        with reading(path, "Parquet"), _open(path, encoded) as file:
+        with reading(path, "Parquet"), open_file(path, encoded) as file:
             for group in groups:
                 for batch in file.iter_batches(rows, group, columns=names):
                     # Parquet takes names as prefixes: "a" also reads the column "a.b".
@@ -48,7 +47,8 @@ def open_parquet(path: Path) -> Source:
     return StreamedSource(path.absolute().name, schema, read, path.stat().st_size)
 
 
-def _open(path: Path, encoded: Sequence[str] = ()) -> "ParquetFile":
+def open_file(path: Path, encoded: Sequence[str] = ()) -> "ParquetFile":
+    """Open a Parquet file whose columns are read in pieces; values of the `encoded` ones stay in dictionaries."""
     from pyarrow.parquet import ParquetFile
 
     return ParquetFile(regular(path), read_dictionary=encoded, pre_buffer=False, buffer_size=_BUFFER)
@@ -116,17 +116,15 @@ def decoded_bytes(path: Path, file: "ParquetFile") -> int:
 
     Raises:
         InputError: the file is beyond a bound.
-        OSError: the footer of a column is damaged, or its first value.
+        OSError, pyarrow.ArrowInvalid: the footer of a column is damaged.
     """
     metadata = file.metadata
     check_row_count(str(path), metadata.num_rows)
     check_column_count(str(path), metadata.num_columns)
     groups = range(metadata.num_row_groups)
-    least = sum(metadata.row_group(group).total_byte_size for group in groups)
-    check_bound(str(path), "bytes a row", least // max(metadata.num_rows, 1), *_ROW_BOUND)
     for group in groups:
-        # Arrow ends the process if a damaged footer of a column is looked up, and raises an error if a row is read.
-        next(file.iter_batches(1, [group], use_threads=False), None)
+        # Arrow ends the process if a damaged footer of a column is looked up, but raises an error if it reads no rows.
+        next(file.reader.iter_batches(0, row_groups=[group], column_indices=None, use_threads=False), None)
     # Count the memory of decoding, not of the result: a byte in a list is decoded as an INT32 with two levels.
     held = largest = 0
     for group, column in product(groups, range(metadata.num_columns)):
@@ -134,6 +132,7 @@ def decoded_bytes(path: Path, file: "ParquetFile") -> int:
         width = form.length or _WIDTHS.get(form.physical_type, 0)
         held += chunk.total_uncompressed_size + chunk.num_values * (width + _LEVELS)
         largest = max(largest, min(chunk.total_uncompressed_size, _PAGE))
-    check_bound(str(path), "bytes a row", held // max(metadata.num_rows, 1), *_ROW_BOUND)
+    row_bytes = held // max(metadata.num_rows, 1)
+    check_bound(str(path), "bytes a row", row_bytes, "MAX_ROW_BYTES", "make its texts or lists shorter")
     check_memory(f"a page of {path}", largest)
     return held

@@ -18,7 +18,7 @@ from partitioning.common import bounds
 from partitioning.common.columns import check_rows, has_nulls
 from partitioning.common.paths import read_text, regular
 from partitioning.common.unreadable import UNREADABLE
-from partitioning.sources.parquet import decoded_bytes, decoded_sizes, encoded_columns, groups_at_once
+from partitioning.sources.parquet import decoded_bytes, decoded_sizes, encoded_columns, groups_at_once, open_file
 from raysim.common.errors import InputError
 from raysim.data.arrays import flat
 
@@ -132,7 +132,7 @@ def text_of(path: Path) -> str:
 def read_parquet(path: Path) -> pa.Table:
     """Read a Parquet file; raise InputError if it is too large to be held."""
     # pq.read_table would take a folder named key=value in the path for a column.
-    with pq.ParquetFile(regular(path)) as file:
+    with open_file(path) as file:
         bounds.check_row_count(str(path), file.metadata.num_rows)
         bounds.check_memory(str(path), decoded_bytes(path, file))
         schema, encoded = file.schema_arrow, encoded_columns(file.metadata)

@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from partitioning.common.columns import check_text
-from partitioning.common.paths import regular
 from partitioning.common.unreadable import UNREADABLE
-from partitioning.sources.parquet import rows_at_once
+from partitioning.sources.parquet import open_file, rows_at_once
 from raysim.common.errors import InputError, unknown
 
 LEAST, MOST = 1e-6, 1e15
@@ -83,7 +81,7 @@ class DeviceSource:
     def __init__(self, path: Path, clients: int) -> None:
         self._name, self._row, self._seen = f"devices.table = {str(path)!r}", 0, np.zeros(clients, np.int64)
         with self._readable():
-            self._file = pq.ParquetFile(regular(path))
+            self._file = open_file(path)
             self._rows = min(BATCH, rows_at_once(path, self._file))  # lists may be long
         names = self._file.schema_arrow.names
         self.columns = columns = set(names)

@@ -361,7 +361,7 @@ def test_a_column_chunk_may_be_larger_than_the_memory():
         row_group=lambda group: SimpleNamespace(column=lambda number: chunk, total_byte_size=2**46),
         schema=SimpleNamespace(column=lambda number: column),
     )
-    file = SimpleNamespace(metadata=footer, iter_batches=lambda *_, **__: iter(()))
+    file = SimpleNamespace(metadata=footer, reader=SimpleNamespace(iter_batches=lambda *_, **__: iter(())))
     assert decoded_bytes(Path("data.parquet"), file) > 2**46
 
 
