@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import zip_longest
@@ -25,7 +26,7 @@ MODULE = "torch.nn.modules.module.Module"
 """Class of torch modules; a file is checked without torch."""
 
 Fingerprint: TypeAlias = Sequence[object]
-"""An entry for each part of an attribute, depth first, of which a change of the attribute makes some differ."""
+"""An entry for each of the first `MOST` parts of an attribute, of which a change of such a part makes some differ."""
 
 
 def held(thing: object) -> dict[str, Fingerprint]:
@@ -92,13 +93,13 @@ class _Walk:
         self._left = MOST
         self._visits = {id(owner): 0}
         self._met = [owner]
-        waiting = [value]
+        waiting = deque([value])  # breadth first, so that a large part hides nothing beside it
         while waiting:
-            part = waiting.pop()
+            part = waiting.popleft()
             self._met.append(part)
             entry, parts = self._taken(part)
             self.entries.append((entry, len(parts)))
-            waiting += reversed(parts)
+            waiting += parts
 
     def _taken(self, value: object) -> tuple[object, Sequence[Any]]:
         """Return an entry for an object, and its parts; its identity if it cannot be taken apart."""

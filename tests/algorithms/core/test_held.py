@@ -156,6 +156,14 @@ def test_a_walk_is_no_longer_than_most_in_all() -> None:
         before = held(own)
 
 
+def test_a_large_part_hides_no_small_one_beside_it() -> None:
+    own = Own()
+    own.nested = [{number: str(number) for number in range(MOST // 2)}, small := [0]]
+    before = held(own)
+    small.append(1)
+    assert changed(own, before) == ["nested"]
+
+
 def test_the_mode_of_a_module_is_no_state() -> None:
     own, module = Own(), nn.Sequential(nn.Dropout())
     before, of_module = held(own), held(module)
