@@ -35,6 +35,8 @@ def _check_names(names: list[str | None]) -> None:
     for name in names:
         if name is not None and not (isinstance(name, str) and 0 < len(name) <= _LONGEST):
             raise InputError(f"test names the test set {name!r}: give names of 1 to {_LONGEST} characters")
+        if any("\ud800" <= letter <= "\udfff" for letter in name or ""):
+            raise InputError(f"test names the test set {name!r}, which is not UTF-8: give it another name")
         file = test_file_name(name).casefold()  # some file systems ignore case
         if file in files:
             raise InputError(f"test names {files[file]!r} and {name!r}, whose files are both {file}: rename one")

@@ -131,6 +131,7 @@ def test_test_sets_are_kept_by_domain(folded, table):
         ([""], "names the test set ''"),
         (["x" * 101], "1 to 100 characters"),
         ([3], "names the test set 3"),
+        (["\udcff"], "is not UTF-8"),
     ],
 )
 def test_names_of_test_sets_that_are_no_files_are_refused(tmp_path, table, names, message):
