@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -107,13 +108,14 @@ class AlgorithmTable(ConfigTable):
     @contextmanager
     def _composing(self) -> Iterator[None]:
         """Seed the draws of the user's code in the context, and turn its errors into one line."""
+        handled = sys.exception()
         try:
             with one_input_error(), own.secluded(*self.named):
                 yield
         except (InputError, KeyboardInterrupt):
             raise
         except BaseException as error:  # The user's code may raise anything.
-            if text := describe_error(error, self.named):
+            if text := describe_error(error, self.named, handled):
                 raise InputError(f"algorithm.name = {self.name!r}: must be composed, and raised {text}") from error
             raise
 

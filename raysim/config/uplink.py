@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -118,6 +119,7 @@ def _at(path: str, where: str, error: InputError) -> InputError:
 
 def _made(where: str, path: str, table: StageTable) -> Stage:
     """Return a stage; its errors name its place in the chain, and that in the user's own code."""
+    handled = sys.exception()
     try:
         with one_input_error():
             return table.stage()
@@ -127,6 +129,6 @@ def _made(where: str, path: str, table: StageTable) -> Stage:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # The user's class may raise anything.
-        if text := describe_error(error, [table.name]):
+        if text := describe_error(error, [table.name], handled):
             raise InputError(f"{where} has stage {table.name!r}: must be made, and raised {text}; change it") from error
         raise

@@ -82,7 +82,9 @@ def reproduce(
     try:
         claims, figures = judge(reproduction, found, full), draw(reproduction, found)
     except InputError:
-        conclude(folder)  # The study has ended, and only the claims or figures are wrong.
+        # The study has ended, and only the claims or figures are wrong; earlier claims keep their report.
+        if not (folder / RECORD).is_file():
+            conclude(folder)
         raise
     record = {**record_of(reproduction, found, claims, full, changes), "figures": figures}
     record |= origin(folder, begun)

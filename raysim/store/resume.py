@@ -19,6 +19,7 @@ from raysim.config.data import PREPARATION
 from raysim.config.experiment import Experiment
 from raysim.config.options import option_tables
 from raysim.config.read import read
+from raysim.config.topology import FILE
 from raysim.measures.check import measuring
 from raysim.measures.selection import EvaluationHistory
 from raysim.models.keys import WEIGHTS_SUFFIX
@@ -93,10 +94,10 @@ def settings(experiment: Experiment, name: str) -> dict[str, str]:
     if (weights := model.get("weights", "")).endswith(WEIGHTS_SUFFIX):
         model["weights"] = _digest("model.weights", Path(weights))
     if (folder := Path(model.get("pretrained", ""))).is_absolute():
-        files = [path for path in sorted(folder.rglob("*")) if path.suffix in (".json", WEIGHTS_SUFFIX)]
-        model["pretrained"] = {str(path.relative_to(folder)): _digest("model.pretrained", path) for path in files}
+        files = [path for path in sorted(folder.glob("*")) if path.suffix in (".json", WEIGHTS_SUFFIX)]
+        model["pretrained"] = {path.name: _digest("model.pretrained", path) for path in files}
     if "sha256" in (topology := table.get("topology", {})):
-        del topology["graph"]
+        topology["graph"] = FILE
     if experiment.devices is not None and experiment.devices.table is not None:
         common["devices"] = {"sha256": experiment.devices.digest}
     content = json.dumps({**common, "data": of_data, "fleet": of_fleet, "algorithm": table})
