@@ -100,7 +100,8 @@ def is_bare(folder: Path) -> bool:
 
 def in_use(out: Path) -> InputError:
     """Return the error for the folder of a new run that exists and is not empty."""
-    what = (
-        "already holds a run" if any((out / name).exists() for name in (CONFIG, RUN_LOG)) else "exists and is not empty"
-    )
-    return InputError(f"{assigned('out', str(out))} {what}: must be a new folder; choose another, or remove it")
+    where = assigned("out", str(out))
+    if any((out / name).exists() for name in (CONFIG, RUN_LOG)):
+        remedy = "choose another, or continue the run with raysim resume"
+        return InputError(f"{where} already holds a run: must be a new folder; {remedy}")
+    return InputError(f"{where} exists and is not empty: must be a new folder; choose another, or remove it")

@@ -70,7 +70,8 @@ def read(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any]:
                 raise InputError(f"experiment file {str(source)!r}: must be a file that exists{near}")
             raise InputError(f"experiment file {str(source)!r}: must be a file that exists; check the path")
         if str(source) not in recipes():
-            raise unknown(f"recipe {str(source)!r}", str(source), [*recipes(), "FILE.toml"])
+            beside = [f"{source}.toml"] if path.with_name(f"{path.name}.toml").is_file() else []
+            raise unknown(f"recipe {str(source)!r}", str(source), [*recipes(), *beside, "FILE.toml"])
         path = recipes()[str(source)]
     return changed(read_toml(path, f"experiment file {str(source)!r}"), changes)
 
