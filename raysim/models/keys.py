@@ -17,6 +17,7 @@ Count = Annotated[int, Ge(1)]
 """Positive whole number; the experiment file refuses others before anything is loaded."""
 
 Counts = Annotated[tuple[Count, ...], MinLen(1)]
+"""Positive whole numbers, at least one."""
 
 Norm: TypeAlias = Literal["none", "batch", "group", "layer", "instance", "group+ws", "batch-renorm", "fixup"]
 

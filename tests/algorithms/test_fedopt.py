@@ -208,5 +208,6 @@ def test_radfed_s_variants_take_a_rule_of_one_s_own() -> None:
     class Mine:
         def __call__(self, *given: object) -> object: ...
 
+    mine = Mine()
     for variant in (radfedm, radfeda):
-        assert variant(HALF, LOCAL, Mine()).server is not None  # type: ignore[arg-type]
+        assert variant(HALF, LOCAL, mine).server is mine  # type: ignore[arg-type]

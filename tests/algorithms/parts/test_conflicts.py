@@ -77,7 +77,7 @@ class Traced(Option):
 
 @dataclass(frozen=True)
 class Everywhere(Traced):
-    """The same one, which claims to work in all rounds."""
+    """`Traced` that claims to work in all rounds."""
 
     in_own_rounds: ClassVar[bool] = True
 

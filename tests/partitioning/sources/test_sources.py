@@ -358,7 +358,7 @@ def test_a_column_chunk_may_be_larger_than_the_memory():
         num_rows=2**27,
         num_columns=1,
         num_row_groups=1,
-        row_group=lambda group: SimpleNamespace(column=lambda number: chunk, total_byte_size=2**46),
+        row_group=lambda group: SimpleNamespace(column=lambda number: chunk),
         schema=SimpleNamespace(column=lambda number: column),
     )
     file = SimpleNamespace(metadata=footer, reader=SimpleNamespace(iter_batches=lambda *_, **__: iter(())))
