@@ -121,9 +121,10 @@ def decoded_bytes(path: Path, file: "ParquetFile") -> int:
     metadata = file.metadata
     check_row_count(str(path), metadata.num_rows)
     check_column_count(str(path), metadata.num_columns)
-    groups = range(metadata.num_row_groups)
+    groups = range(metadata.num_row_groups if metadata.num_columns else 0)
     for group in groups:
-        # Arrow ends the process if a damaged footer of a column is looked up, but raises an error if it reads no rows.
+        # Arrow ends the process if a damaged footer of a column is looked up, but raises an error if it reads no rows;
+        # of a table without columns, it divides by these rows and ends the process.
         next(file.reader.iter_batches(0, row_groups=[group], column_indices=None, use_threads=False), None)
     # Count the memory of decoding, not of the result: a byte in a list is decoded as an INT32 with two levels.
     held = largest = 0
