@@ -54,7 +54,8 @@ from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
 from algorithms.parts.algorithm import Algorithm, phases
 from algorithms.parts.arrivals import Arrivals, Concurrent, Drawn, matching, parallelism
 from algorithms.parts.clustered import ChoiceContext, OwnChoice
-from algorithms.parts.option import Conflict, Draft, Option, Received
+from algorithms.parts.option import Conflict, Draft, Option
+from algorithms.parts.received import Received
 from algorithms.parts.rules import AfterRound, LossAgreement, Rule, SteadyStatistics
 from algorithms.parts.schedule import Participation, Rounds, Schedule
 from algorithms.parts.server import Assign, Mix, Momentum, Server, Stretched, WeightedMix

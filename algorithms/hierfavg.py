@@ -18,7 +18,8 @@ from algorithms.core.keys import Purpose, generator
 from algorithms.core.state import State
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.option import Conflict, Draft, Option, Received
+from algorithms.parts.option import Conflict, Draft, Option
+from algorithms.parts.received import Received
 from algorithms.parts.schedule import Participation
 from algorithms.parts.seconds import update_seconds
 from algorithms.parts.server import Assign, Server

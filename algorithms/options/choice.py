@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from algorithms.core.errors import require
 from algorithms.core.state import State
-from algorithms.parts.option import Draft, Option, Received
+from algorithms.parts.option import Draft, Option
+from algorithms.parts.received import Received
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from algorithms.core.errors import InputError
 from algorithms.core.state import State
-from algorithms.parts.option import Draft, Option, Received, Updates
+from algorithms.parts.option import Draft, Option, Updates
+from algorithms.parts.received import Received
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch

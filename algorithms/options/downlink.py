@@ -14,7 +14,8 @@ from algorithms.core.layout import Floats, Packed
 from algorithms.core.state import State
 from algorithms.options.chain import StageChain
 from algorithms.options.stages import Changes, layer_sizes
-from algorithms.parts.option import Conflict, Draft, Received
+from algorithms.parts.option import Conflict, Draft
+from algorithms.parts.received import Received
 
 WHOLE = "remove [downlink], or use another algorithm"
 

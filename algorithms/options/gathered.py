@@ -18,7 +18,8 @@ from algorithms.core.layout import ALIGNMENT, Layout, Packed
 from algorithms.core.sums import Sum
 from algorithms.options.aggregation import Aggregate, ByCoordinate, ByDistance, Mean
 from algorithms.parts.client_update import ClientUpdates
-from algorithms.parts.option import Draft, Received
+from algorithms.parts.option import Draft
+from algorithms.parts.received import Received
 from algorithms.training.worker import Worker
 
 MOST, LEAST = 2**22, 2**15

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from algorithms.core.errors import require, require_one
 from algorithms.core.state import State
-from algorithms.parts.option import Conflict, Draft, Option, Received
+from algorithms.parts.option import Conflict, Draft, Option
+from algorithms.parts.received import Received
 
 ScoredBy = Literal["batches", "samples"]
 

@@ -13,7 +13,8 @@ from algorithms.core.layout import Layout, Packed
 from algorithms.core.report import UpdateRows
 from algorithms.core.state import State
 from algorithms.parts.client_update import Trained
-from algorithms.parts.option import Draft, Option, Received, Updates
+from algorithms.parts.option import Draft, Option, Updates
+from algorithms.parts.received import Received
 from algorithms.parts.rules import entered, variances
 from algorithms.training.reports import statistics
 from algorithms.training.worker import Worker

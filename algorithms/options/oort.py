@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from algorithms.core.errors import InputError, require
 from algorithms.core.report import UpdateRows
 from algorithms.core.state import State
-from algorithms.parts.option import Draft, Option, Received
+from algorithms.parts.option import Draft, Option
+from algorithms.parts.received import Received
 from algorithms.parts.schedule import draw_weighted
 
 Utilities = Mapping[str, NDArray[np.float64]]

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from algorithms.core.keys import Purpose, generator
 from algorithms.core.returned import Returned, encodes, names_of, read_only
 from algorithms.core.state import State
-from algorithms.parts.option import Conflict, Draft, Option, Received
+from algorithms.parts.option import Conflict, Draft, Option
+from algorithms.parts.received import Received
 
 Arrays = Mapping[str, NDArray[Any]]
 

@@ -18,7 +18,8 @@ from algorithms.core.returned import is_own, name_of
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.options.uplink import clipped
-from algorithms.parts.option import HOOKS, Conflict, Draft, Option, Parts, Received, Setting, Updates
+from algorithms.parts.option import HOOKS, Conflict, Draft, Option, Parts, Setting, Updates
+from algorithms.parts.received import Received
 
 ROUNDING = 1e-3
 """Share of C by which a clipped change may be shorter than C because of rounding, when it counts as clipped."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from algorithms.options.aggregation import AGGREGATES, Aggregate, Mean
-from algorithms.parts.option import Conflict, Draft, Option, Received, Updates
+from algorithms.parts.option import Conflict, Draft, Option, Updates
+from algorithms.parts.received import Received
 
 LOOKS = "the aggregation or an attack looks at each client's model"
 

@@ -20,7 +20,8 @@ from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.options.attendance import Attendance, LateUpdate, attend
 from algorithms.parts.cohort import Training, blocks_of, client_updates
-from algorithms.parts.option import Draft, Option, Received
+from algorithms.parts.option import Draft, Option
+from algorithms.parts.received import Received
 from algorithms.parts.seconds import update_seconds
 
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from algorithms.core.fleet import Block, Function, Outcome, blocks_over, joined
 from algorithms.core.state import State, TravellingModel
 from algorithms.parts.client_update import NO_INPUT, ClientInput, ClientUpdates
-from algorithms.parts.option import Draft, Received
+from algorithms.parts.option import Draft
+from algorithms.parts.received import Received
 
 
 def client_updates(draft: Draft) -> ClientUpdates:

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from algorithms.parts.option import Draft, Option, Received
+from algorithms.parts.option import Draft, Option
+from algorithms.parts.received import Received
 
 
 @dataclass(frozen=True)

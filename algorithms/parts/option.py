@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -14,10 +14,10 @@ from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError
 from algorithms.core.fleet import Fleet, Function, Reference
 from algorithms.core.layout import Layouts, Packed
-from algorithms.core.report import Laps, RoundReport, UpdateRows
+from algorithms.core.report import Laps
 from algorithms.core.returned import called, is_own
 from algorithms.core.state import State
-from algorithms.core.sums import Sum
+from algorithms.parts.received import Received
 from algorithms.parts.rules import Rule
 from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Server
@@ -395,41 +395,3 @@ def _check_measures(option: Option, before: State, after: State) -> None:
             f"option {option}: `publish` measures {other[0]!r}, which is not among its `columns`: must be one of "
             f"{', '.join(allowed)}; add it to `columns`, and rename it if raysim has a column of that name"
         )
-
-
-@dataclass(frozen=True)
-class Received:
-    """Rows, models and memory of a round as the server receives them.
-
-    Args:
-        rows: reports of the client updates.
-        models: sum of the models; None if each model is an object of its own.
-        personal: sum of the personal entries.
-        blocks: number of each client update's block, int64 [m].
-        machine: facts of the machine by the number of a block.
-        up: bytes that each client sends, int64 [m].
-        down: bytes that each client receives, int64 [m].
-        objects: references to the objects that the blocks left behind.
-        beside: further sums of options, by their names.
-        memory: new memory of options, by their names.
-    """
-
-    rows: UpdateRows
-    models: Sum | None
-    personal: Sum
-    blocks: NDArray[np.int64]
-    machine: Mapping[int, Mapping[str, float]]
-    up: NDArray[np.int64]
-    down: NDArray[np.int64]
-    objects: Sequence[Reference] = ()
-    beside: Mapping[str, Any] = field(default_factory=dict)
-    memory: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    def keeping(self, name: str, memory: Mapping[str, Any]) -> Received:
-        """Return the same with the new memory of an option."""
-        return replace(self, memory={**self.memory, name: memory})
-
-    def report(self, phase: int, seconds: Mapping[str, float]) -> RoundReport:
-        """Return the report of the round; `seconds` go on until it ends."""
-        up, down, aggregated = int(self.up.sum()), int(self.down.sum()), self.models is not None
-        return RoundReport(self.rows, self.blocks, self.machine, aggregated, up, down, phase, seconds=seconds)

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from algorithms.core.returned import Returned, name_of, names_of
 from algorithms.core.state import State
-from algorithms.parts.option import Draft, Option, Received
+from algorithms.parts.option import Draft, Option
+from algorithms.parts.received import Received
 from algorithms.parts.server import Server
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.parts.option import Draft, Received
+from algorithms.parts.option import Draft
+from algorithms.parts.received import Received
 
 
 def update_seconds(draft: Draft, received: Received, passed: NDArray[np.float64] | None = None) -> NDArray[np.float64]:

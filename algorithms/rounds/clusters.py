@@ -19,7 +19,8 @@ from algorithms.core.state import CLUSTERS, State
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.clustered import ChoiceContext
 from algorithms.parts.cohort import blocks_of
-from algorithms.parts.option import Draft, Received
+from algorithms.parts.option import Draft
+from algorithms.parts.received import Received
 from algorithms.rounds.round import PendingRound, served
 from algorithms.rounds.several import grouped, joined, start_groups
 from algorithms.training.batches import batch_losses

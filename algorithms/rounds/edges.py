@@ -13,7 +13,8 @@ from algorithms.core.layout import Packed
 from algorithms.core.state import EDGES, State
 from algorithms.core.sums import Sum
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.option import Draft, Received
+from algorithms.parts.option import Draft
+from algorithms.parts.received import Received
 from algorithms.rounds.round import PendingRound, aggregate
 from algorithms.rounds.several import grouped, joined, start_groups
 

@@ -12,7 +12,8 @@ from algorithms.core.sums import Sum
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.client_update import ClientInput
 from algorithms.parts.cohort import Training, blocks_of, client_updates
-from algorithms.parts.option import Draft, Received
+from algorithms.parts.option import Draft
+from algorithms.parts.received import Received
 from algorithms.rounds.round import PendingRound, served
 from algorithms.training.worker import Worker
 

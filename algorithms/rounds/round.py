@@ -12,7 +12,8 @@ from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.cohort import Training, blocks_of, client_updates
-from algorithms.parts.option import Draft, Parts, Received
+from algorithms.parts.option import Draft, Parts
+from algorithms.parts.received import Received
 from algorithms.parts.server import fitted_rule, next_model
 
 

@@ -14,7 +14,8 @@ from algorithms.core.layout import Packed
 from algorithms.core.report import UpdateRows
 from algorithms.core.sums import Sum
 from algorithms.parts.cohort import Training, blocks_of, client_updates
-from algorithms.parts.option import Draft, Received
+from algorithms.parts.option import Draft
+from algorithms.parts.received import Received
 
 
 def grouped(draft: Draft, models: Sequence[Packed], numbers: NDArray[np.int64]) -> list[Draft]:

@@ -14,7 +14,8 @@ from algorithms.core.fleet import Around, Block, Fleet, Function, Outcome, Outpu
 from algorithms.core.layout import Layout, Layouts, Packed
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
-from algorithms.parts.option import Draft, Received
+from algorithms.parts.option import Draft
+from algorithms.parts.received import Received
 from algorithms.rounds.round import PendingRound, served
 from algorithms.rounds.several import joined, start_groups
 from algorithms.training.choose import trainer
