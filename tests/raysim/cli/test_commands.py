@@ -3,14 +3,13 @@
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from shutil import copytree
 
 import pytest
 
 from algorithms.names import ALGORITHMS
-from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import SECTIONS, cli
 from raysim.cli.listing import LISTS, keys_of, sections
 from raysim.config.algorithm import AlgorithmTable
@@ -19,6 +18,7 @@ from raysim.config.read import recipes
 from raysim.config.sampling import OortTable
 from raysim.data.catalogue import DATASETS
 from raysim.models.build import MODELS
+from tests.kit.commands import Cli, run_raysim
 from tests.kit.runs import quick_run
 
 SMALL = [
@@ -26,20 +26,12 @@ SMALL = [
     *("--set", "model.hidden=[8]", "--set", "evaluate.every=0"),
 ]
 FORMS = ("hf:OWNER/NAME", "synthetic:ALPHA,BETA,CLIENTS", "NAME,NAME", "shifted:NAME")
-Cli = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
 def raysim(capsys: pytest.CaptureFixture[str]) -> Cli:
     """Runs a command in this process."""
-
-    def command(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as done:
-            run_command(cli, "raysim", [str(argument) for argument in arguments])
-        printed = capsys.readouterr()
-        return int(done.value.code or 0), printed.out, printed.err
-
-    return command
+    return partial(run_raysim, capsys)
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -1,26 +1,18 @@
 """`raysim devices`: its tables are those that a run takes."""
 
 import pickle
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from partitioning.cli.exit_status import run_command
-from raysim.cli.commands import cli
-
-Cli = Callable[..., tuple[int, str, str]]
+from tests.kit.commands import Cli, run_raysim
 
 
 @pytest.fixture
 def raysim(capsys: pytest.CaptureFixture[str]) -> Cli:
-    def command(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as done:
-            run_command(cli, "raysim", [str(each) for each in arguments])
-        return (int(done.value.code or 0), *capsys.readouterr())
-
-    return command
+    return partial(run_raysim, capsys)
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -2,14 +2,11 @@
 
 import importlib
 import json
-import logging
 import os
 import shutil
-import signal
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -21,18 +18,16 @@ import torch
 import raysim
 from algorithms import Function, Local, Outcome, Participation, Server, fedavg
 from algorithms.core.fleet import Block
-from partitioning.cli.exit_status import run_command
 from raysim import Run
-from raysim.cli.commands import cli
 from raysim.common.errors import InputError, ModelsLostError, RetriesSpentError, StoppedError
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.measures.selection import EvaluationHistory
-from raysim.simulation.stop import Stop
 from raysim.store.config_file import write_config
 from raysim.store.result import AlgorithmResult
 from raysim.store.resume import shown, summary_of
 from raysim.store.run_folder import locked
 from raysim.watching.progress import Watcher
+from tests.kit.commands import run_raysim
 from tests.kit.runs import SMALL, Breaks, assert_same, broken, quick_resume, quick_run
 
 MEASURED: dict[str, Any] = {
@@ -150,7 +145,7 @@ def test_a_stop_while_the_end_is_written(stopped: Path, tmp_path: Path) -> None:
 def test_a_run_that_has_ended_says_so(stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(stopped / "whole", tmp_path / "run")
     (tmp_path / "run" / "fedbn" / "metrics.journal").write_bytes(b"left behind")
-    status, out, err = command(capsys, "resume", tmp_path / "run", "--inline")
+    status, out, err = run_raysim(capsys, "resume", tmp_path / "run", "--inline")
     assert status == 0 and "has ended: nothing is left to do" in err and "fedbn" in out
     assert (tmp_path / "run" / "report.html").exists()
     assert_same(stopped / "whole", tmp_path / "run", "fedbn")
@@ -158,7 +153,7 @@ def test_a_run_that_has_ended_says_so(stopped: Path, tmp_path: Path, capsys: pyt
 
 def test_what_cannot_be_resumed(stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def refused(folder: Path) -> str:
-        status, _, err = command(capsys, "resume", folder, "--inline")
+        status, _, err = run_raysim(capsys, "resume", folder, "--inline")
         assert status == 2 and "Traceback" not in err
         return err.splitlines()[-1]
 
@@ -341,83 +336,6 @@ def test_rounds_whose_models_are_lost_are_done_again(tmp_path: Path, monkeypatch
     message = r"^radfed: evaluation: node 1 died with 3 models, 4 times in a row; check the nodes, and resume the run"
     with pytest.raises(RetriesSpentError, match=message):
         quick_run(config, tmp_path / "unscored", inline=True)
-
-
-def command(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    """A command in this process."""
-    with pytest.raises(SystemExit) as done:
-        run_command(cli, "raysim", [str(argument) for argument in arguments])
-    printed = capsys.readouterr()
-    return int(done.value.code or 0), printed.out, printed.err
-
-
-class Signal(logging.Handler):
-    """Sends this process a signal at the first log line with a text; a thread that looks for it may come too late."""
-
-    def __init__(self, text: str, number: int) -> None:
-        super().__init__()
-        self._text, self._number, self._sent = text, number, False
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if self._text in record.getMessage() and not self._sent:
-            self._sent = True
-            os.kill(os.getpid(), self._number)
-
-
-@contextmanager
-def signalled(text: str, number: int) -> Iterator[None]:
-    """Send a signal at a line of the log of a run in the context."""
-    handler = Signal(text, number)
-    logging.getLogger("raysim").addHandler(handler)
-    try:
-        yield
-    finally:
-        logging.getLogger("raysim").removeHandler(handler)
-
-
-LONG: dict[str, Any] = {**PERSONAL, "rounds": 8, "evaluate": {"every": 0, "metrics": ["accuracy"]}}
-
-
-@pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run of some rounds, and its experiment as a file."""
-    folder = tmp_path_factory.mktemp("long")
-    (folder / "long.toml").write_text(tomli_w.dumps(LONG))
-    quick_run(LONG, folder / "whole", inline=True)
-    return folder
-
-
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_stops_a_run_after_the_round(
-    long: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int, status: int
-) -> None:
-    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
-    with signalled("round 3 ", number):
-        ended, _, err = command(capsys, "run", long / "long.toml", "--inline", "--out", tmp_path)
-    last = err.splitlines()[-1]
-    assert ended == status and last.startswith("stopped after round ")
-    assert last.endswith(f"; continue with: raysim resume {tmp_path} --inline")
-    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
-    rounds = int(last.split()[3].rstrip(";"))
-    assert f"{rounds:09}" in max((tmp_path / "fedbn" / "checkpoint").iterdir()).name
-    watcher = Breaks(0)
-    quick_resume(tmp_path, inline=True, watcher=watcher)
-    assert f"fedbn: continues after round {rounds}" in watcher.notices
-    assert_same(long / "whole", tmp_path, "fedbn")
-
-
-def test_two_signals_stop_a_run_at_once(long: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    stop = Stop()
-    with stop.between_rounds():
-        stop.ask(signal.SIGTERM, None)
-        assert stop.asked
-        with pytest.raises(KeyboardInterrupt):
-            stop.ask(signal.SIGINT, None)
-    capsys.readouterr()
-    with signalled("fingerprint", signal.SIGINT):
-        ended, _, err = command(capsys, "run", long / "long.toml", "--inline", "--out", tmp_path / "run")
-    assert ended == 130 and err.splitlines()[-1].endswith(f"continue with: raysim resume {tmp_path / 'run'} --inline")
-    assert (tmp_path / "run" / "config.toml").exists()
 
 
 def test_the_text_of_an_algorithm_has_no_place_in_memory() -> None:

@@ -12,12 +12,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from partitioning.cli.exit_status import run_command
-from raysim.cli.commands import cli
 from raysim.common.errors import InputError
 from raysim.studies import concluding
 from raysim.studies.concluding import conclude
 from raysim.studies.folder import LOST, TRIALS
+from tests.kit.commands import run_raysim
 from tests.kit.outline import Outline
 from tests.kit.runs import quick_run
 from tests.kit.studies import point, trial, trials, write_study
@@ -89,21 +88,17 @@ def test_the_report_command_writes_a_study_again_to_the_same_bytes(
     before = {name: (study / name).read_bytes() for name in FILES}
     for name in FILES[:-1]:
         (study / name).unlink()
-    with pytest.raises(SystemExit) as done:
-        run_command(cli, "raysim", ["report", str(study), "--out", str(tmp_path / "page.html")])
-    assert not done.value.code
-    assert capsys.readouterr().out.strip() == str(tmp_path / "page.html")
+    status, out, _ = run_raysim(capsys, "report", study, "--out", tmp_path / "page.html")
+    assert (status, out.strip()) == (0, str(tmp_path / "page.html"))
     assert {name: (study / name).read_bytes() for name in FILES} == before
     assert (tmp_path / "page.html").read_bytes() == before["report.html"]
 
 
 def test_studies_are_reported_one_at_a_time(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for folders in ([study, study], [study / "trials" / "fold0", study]):
-        with pytest.raises(SystemExit) as done:
-            run_command(cli, "raysim", ["report", *map(str, folders)])
-        said = capsys.readouterr().err.splitlines()[-1]
-        assert done.value.code == 2
-        assert f"{study}: must be the folder of a run" in said and said.endswith(
+        status, _, said = run_raysim(capsys, "report", *folders)
+        assert status == 2
+        assert f"{study}: must be the folder of a run" in said and said.rstrip().endswith(
             f"give a study alone: raysim report {study}"
         )
 

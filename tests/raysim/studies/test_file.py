@@ -10,14 +10,13 @@ import pytest
 import tomli_w
 
 import raysim
-from partitioning.cli.exit_status import run_command
-from raysim.cli.commands import cli
 from raysim.common.errors import InputError
 from raysim.config.attack import AttackTable
 from raysim.config.experiment import Experiment
 from raysim.config.read import read
 from raysim.config.tables import DevicesTable
 from raysim.studies.file import Study, completed, read_study
+from tests.kit.commands import run_raysim
 
 
 def test_what_stands_beside_the_study_changes_its_base(tmp_path: Path) -> None:
@@ -211,9 +210,8 @@ def test_a_study_file_is_not_replaced_where_it_lies(
     mine = "# mine\n" + tomli_w.dumps(small)
     Path("study.toml").write_text(mine)
     for arguments in (["study.toml", "--out", "."], ["."]):
-        with pytest.raises(SystemExit) as done:
-            run_command(cli, "raysim", ["study", *arguments, "--inline"])
-        assert done.value.code == 2 and "is not empty" in capsys.readouterr().err.splitlines()[-1]
+        status, _, said = run_raysim(capsys, "study", *arguments, "--inline")
+        assert status == 2 and "is not empty" in said.splitlines()[-1]
     assert Path("study.toml").read_text() == mine and [path.name for path in tmp_path.iterdir()] == ["study.toml"]
 
 
@@ -245,10 +243,9 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "mine.txt").touch()
     out = [] if "--out" in arguments else ["--out", "out"]
-    with pytest.raises(SystemExit) as done:
-        run_command(cli, "raysim", [*arguments, "--inline", *out])
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert done.value.code == 2 and last.startswith("raysim: ") and message in last
+    status, _, said = run_raysim(capsys, *arguments, "--inline", *out)
+    last = said.splitlines()[-1]
+    assert status == 2 and last.startswith("raysim: ") and message in last
     assert sorted(path.name for path in tmp_path.iterdir()) == ["STUDY", "notes"]
 
 
