@@ -64,9 +64,9 @@ def read(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any]:
     """
     path = check_path("the experiment file", source)
     if not path.is_file():
-        if path.suffix:
+        if path.suffix or str(source) != path.name:
             beside = [each.name for each in path.parent.glob("*.toml") if each.is_file()]
-            if near := suggestion(path.name, beside):
+            if near := suggestion(path.name if path.suffix else f"{path.name}.toml", beside):
                 raise InputError(f"experiment file {str(source)!r}: must be a file that exists{near}")
             raise InputError(f"experiment file {str(source)!r}: must be a file that exists; check the path")
         if str(source) not in recipes():

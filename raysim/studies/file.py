@@ -138,7 +138,13 @@ def read_study(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any
     Raises:
         InputError: the file or its base does not exist, or the file is no study.
     """
-    folder = Path(source).resolve().parent if Path(source).is_file() else None
+    path = Path(source)
+    is_path = path.suffix != ".toml" and str(source) != path.name
+    if is_path and not path.exists() and not path.with_name(f"{path.name}.toml").is_file():
+        raise InputError(
+            f"study {str(source)!r}: must be a file, or the folder of a study, that exists; check the path"
+        )
+    folder = path.resolve().parent if path.is_file() else None
     return completed(read(source), changes, folder, f"{str(source)!r}")
 
 

@@ -135,6 +135,8 @@ def test_list_keys_of_one(raysim: Cli) -> None:
 WRONG: list[tuple[list[str], str]] = [
     (["run", "quikstart"], "did you mean 'quickstart'"),
     (["run", "nosuch.toml"], "nosuch.toml"),
+    (["run", "runs/first"], "experiment file 'runs/first': must be a file that exists; check the path"),
+    (["study", "runs/first"], "study 'runs/first': must be a file, or the folder of a study, that exists; check the"),
     (["run", "quickstart", "--set", "local.epoch=3"], "did you mean 'local.epochs'"),
     (
         ["run", "radfed-small", "--set", "partition.label_alpha=-1"],

@@ -94,5 +94,7 @@ def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
         read(tmp_path / "folder.toml")
     with pytest.raises(InputError, match=r"must be a file that exists; did you mean 'x\.toml'\?$"):
         read(tmp_path / "xx.toml")
-    with pytest.raises(InputError, match=r"unknown recipe '.*x': did you mean '.*x\.toml'\?"):
+    with pytest.raises(
+        InputError, match=r"^experiment file '.*x': must be a file that exists; did you mean 'x\.toml'\?$"
+    ):
         read(tmp_path / "x")
