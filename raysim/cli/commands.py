@@ -129,8 +129,18 @@ def run(experiment: str, out: Path | str | None, **options: Any) -> None:
     )
 
 
+def _refuse_changes(context: click.Context, parameter: click.Parameter, changes: tuple[str, ...]) -> None:
+    if changes:
+        raise click.UsageError(
+            f"--set {changes[0]}: must be left out, because a run resumes with the keys that it began with; edit keys "
+            f"that change no result in DIR/{CONFIG}, or begin another run: raysim run DIR/{CONFIG} --set "
+            f"{word(changes[0])}"
+        )
+
+
 @cli.command()
 @click.argument("folder", type=folder_or_uri, metavar="DIR")
+@click.option("--set", multiple=True, hidden=True, expose_value=False, callback=_refuse_changes)
 @RUN_FLEET
 def resume(folder: Path | str, **options: Any) -> None:
     """Continue a stopped run.

@@ -137,6 +137,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", "nosuch.toml"], "nosuch.toml"),
     (["run", "runs/first"], "experiment file 'runs/first': must be a file that exists; check the path"),
     (["study", "runs/first"], "study 'runs/first': must be a file, or the folder of a study, that exists; check the"),
+    (["resume", "first", "--set", "rounds=9"], "must be left out, because a run resumes with the keys that it began"),
     (["run", "quickstart", "--set", "local.epoch=3"], "did you mean 'local.epochs'"),
     (
         ["run", "radfed-small", "--set", "partition.label_alpha=-1"],
