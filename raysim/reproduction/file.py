@@ -102,9 +102,18 @@ class Reproduction:
     @property
     def is_full_alone(self) -> bool:
         """Whether a bundled reproduction has no reduced setting."""
+        return self._has_one_setting and not self.name.endswith("-quick")
+
+    @property
+    def is_quick_alone(self) -> bool:
+        """Whether a bundled reproduction has no setting of the paper."""
+        return self._has_one_setting and self.name.endswith("-quick")
+
+    @property
+    def _has_one_setting(self) -> bool:
         reduced = self.reduced
         is_less = bool(self.settings or reduced.datasets or reduced.algorithms or reduced.without)
-        return self.name in reproductions() and not is_less and not self.name.endswith("-quick")
+        return self.name in reproductions() and not is_less
 
     def words(self, full: bool, as_it_comes: bool = True) -> dict[str, Any]:
         """Return the texts for readers. Findings belong to the unchanged setting that is run by default."""

@@ -59,12 +59,14 @@ def reproduce(
         The folder, with the study, the judged claims and the figures; and the judged claims.
 
     Raises:
-        InputError: the reproduction does not exist, it has no reduced setting, or its data are missing.
+        InputError: the reproduction does not exist, it has no such setting, or its data are missing.
         Others: as `raysim.study`.
     """
     reproduction = read_reproduction(name)
     if reproduction.is_full_alone and not full:
         raise InputError(f"reproduction {name!r} has no reduced setting: must run in the paper's setting; add --full")
+    if reproduction.is_quick_alone and full:
+        raise InputError(f"reproduction {name!r} is a quick check alone: must run in its own setting; leave --full out")
     changes = tuple(changes)
     folder = Path(out) if out is not None else Path("runs") / f"{reproduction.name}-{datetime.now():%Y%m%d-%H%M%S}"
     # The checkout may change during the run.

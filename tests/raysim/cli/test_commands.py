@@ -138,6 +138,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", "runs/first"], "experiment file 'runs/first': must be a file that exists; check the path"),
     (["study", "runs/first"], "study 'runs/first': must be a file, or the folder of a study, that exists; check the"),
     (["resume", "first", "--set", "rounds=9"], "must be left out, because a run resumes with the keys that it began"),
+    (["reproduce", "fedbn-quick", "--full"], "must run in its own setting; leave --full out"),
     (["run", "quickstart", "--set", "local.epoch=3"], "did you mean 'local.epochs'"),
     (
         ["run", "radfed-small", "--set", "partition.label_alpha=-1"],

@@ -111,6 +111,9 @@ def test_one_that_reduces_nothing_is_not_begun_by_chance(tmp_path: Path) -> None
     with pytest.raises(InputError, match=r"'fixbn-table-2' has no reduced setting: .*--full"):
         reproduce("fixbn-table-2", tmp_path / "run")
     assert not (tmp_path / "run").exists()
+    with pytest.raises(InputError, match=r"'gossip-quick' is a quick check alone: .*leave --full out"):
+        reproduce("gossip-quick", tmp_path / "run", full=True)
+    assert not (tmp_path / "run").exists()
     assert "[--full alone]" in dict(LISTS["reproductions"]())["fixbn-table-2"]
     for name in ("fixbn-quick", "fedbn-figure-9", "fixbn-table-1"):
         assert not read_reproduction(name).is_full_alone
