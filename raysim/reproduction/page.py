@@ -16,6 +16,7 @@ RECORD = "claims.json"
 
 NOTHING = "this setting runs no part of it."
 UNTESTED = "not tested here"
+CHANGED = "Changed by --set: the verdicts are of another setting than the reproduction's own."
 MARKS = {"holds": "✓", "holds in direction": "(✓)", "does not hold": "✗"}
 """Marks of the verdicts."""
 
@@ -51,6 +52,7 @@ def _markup(folder: Path, record: Mapping[str, Any]) -> str:
             for each in record.get("figures", [])
         ],
         nothing=NOTHING,
+        changed=CHANGED if record["changes"] else "",
     )
 
 
@@ -66,6 +68,8 @@ def as_markdown(record: Mapping[str, Any], prefix: str = "") -> str:
     others = [_claim(each) for each in record["claims"] if each["verdict"] == UNTESTED]
     if tested:
         lines += [_tally(record["claims"]), ""]
+    if record["changes"]:
+        lines += [CHANGED, ""]
     if record["found"]:
         lines += [f"Found: {record['found']}", ""]
     if tested:

@@ -16,7 +16,7 @@ from raysim.plots.style import as_file
 from raysim.reproduction.drawing import drawn
 from raysim.reproduction.file import Reproduction, differences, read_reproduction
 from raysim.reproduction.needed import check_data
-from raysim.reproduction.page import RECORD, as_markdown, section
+from raysim.reproduction.page import CHANGED, RECORD, as_markdown, section
 from raysim.reproduction.provenance import commit, digest, machine, setting_of
 from raysim.reproduction.verdict import JudgedClaim, StudyNumbers
 from raysim.simulation.options import RunOptions
@@ -95,6 +95,8 @@ def reproduce(
     with write_whole(folder / PAGE) as aside:
         aside.write_text(printable_lines(as_markdown(record)), encoding="utf-8")
     conclude(folder, lead=section(folder))
+    if record["changes"]:
+        board.notice(CHANGED)
     return folder, claims
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import time
+import tomllib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,14 +14,15 @@ import pyarrow.parquet as pq
 
 from partitioning.common.disk import DiskFullError, write_whole
 from raysim.common.errors import InputError, StoppedError, one_input_error
-from raysim.common.surface import call
+from raysim.common.surface import call, option
 from raysim.config import own
+from raysim.config.check import flat
 from raysim.config.own_notices import module_notices, own_code_notices
 from raysim.config.read import module_folders, read
 from raysim.fleet.machine import settled
 from raysim.simulation.options import RunOptions
 from raysim.simulation.stop import Stop
-from raysim.store.config_file import check_config, write_config
+from raysim.store.config_file import FREE, check_config, config_text, write_config
 from raysim.studies.concluding import conclude
 from raysim.studies.course import Course, StudyProgress
 from raysim.studies.file import Study, completed, read_study
@@ -35,6 +37,9 @@ LOG = logging.getLogger("raysim.studies")
 
 PAUSE = 10
 """Pause between two writes of the table, in multiples of the time that a write takes."""
+
+SHORT = 80
+"""Most characters of a changed key with both values in a notice."""
 
 
 def study(
@@ -132,8 +137,27 @@ def _planned(plan: Study, folder: Path, board: Board) -> Course:
         searched = search_populations(plan, populations, folder / POPULATIONS, board.phase)
         plan, columns = fitted(plan, populations, searched, board.phase)
     (folder / "trials").mkdir(exist_ok=True)
+    if changes := _changes(folder, plan):
+        board.notice(
+            f"the tables and the report in {folder} are of other settings, and those of this study replace them "
+            f"({changes}); to keep them, choose another {option('out')}"
+        )
     write_config(folder / STUDY, plan.to_toml())
     return Course(plan, populations, columns, searched)
+
+
+def _changes(folder: Path, plan: Study) -> str:
+    """Return the keys that differ from those of the tables in a study's folder; "" without tables."""
+    if not (folder / "table.md").is_file():
+        return ""
+    try:
+        before = dict(flat(read(folder / STUDY)))
+    except InputError:  # a damaged file is replaced
+        return ""
+    now = dict(flat(tomllib.loads(config_text(plan.to_toml()))))
+    keys = [key for key in {**before, **now} if key not in FREE and before.get(key) != now.get(key)]
+    texts = [f"{key} = {now.get(key)!r}, before {before.get(key)!r}" for key in keys]
+    return "; ".join(text if len(text) <= SHORT else key for key, text in zip(keys, texts, strict=True))
 
 
 def _run_trials(course: Course, runner: TrialRunner, folder: Path, board: Board) -> dict[str, str]:

@@ -12,6 +12,7 @@ from raysim.cli.listing import LISTS
 from raysim.common.errors import InputError, StoppedError
 from raysim.data.sets.tabular import COVERTYPE
 from raysim.reproduction.file import read_reproduction, reproductions
+from raysim.reproduction.page import CHANGED
 from raysim.reproduction.reproducing import reproduce
 from raysim.reproduction.verdict import JudgedClaim
 from raysim.studies.file import Study
@@ -69,6 +70,28 @@ def test_a_reproduction_leaves_its_claims(reproduced: Reproduced) -> None:
         and "**✓ holds: 1.**" in page
     )
     assert "`rounds` 2 (paper: 100)" in page
+    assert CHANGED in page and CHANGED in (folder / "report.html").read_text().replace("&#39;", "'")
+
+
+def test_other_settings_in_the_same_folder_are_told(tmp_path: Path) -> None:
+    told: list[list[str]] = []
+    for changes in ([], [], CHANGES):
+        heard = Hearing()
+        reproduce(_small(tmp_path), tmp_path / "run", changes=changes, inline=True, watcher=heard)
+        told.append(heard.notices)
+    assert told[0] == told[1] == []
+    assert told[2][0].startswith(f"the tables and the report in {tmp_path / 'run'} are of other settings, and those of")
+    assert "(model.hidden = [16], before None)" in told[2][0] and told[2][1:] == [CHANGED]
+
+
+class Hearing(Board):
+    """Keeps the notices."""
+
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
 
 
 class Interrupting(Board):
