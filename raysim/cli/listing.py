@@ -3,7 +3,7 @@
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -212,4 +212,6 @@ def _default(value: object) -> str:
 
 
 def _title(path: Path) -> str:
-    return read_text(path).partition("\n")[0].lstrip("# ")
+    """Return the first paragraph of a file's leading comment."""
+    lines = (line.lstrip("# ") for line in read_text(path).splitlines())
+    return " ".join(takewhile(bool, lines))

@@ -245,6 +245,11 @@ def test_a_terminal_shows_algorithms_by_family(raysim: Cli, monkeypatch: pytest.
     assert status == 0 and all(heading in out for heading in sections("algorithms"))
 
 
+def test_the_line_on_a_reproduction_is_a_sentence() -> None:
+    cut = [line for line in LISTS["reproductions"]().values() if not line.removesuffix(" [--full alone]").endswith(".")]
+    assert cut == []
+
+
 def test_each_algorithm_and_reproduction_has_one_heading() -> None:
     for kind in ("algorithms", "reproductions", "models"):
         names = [name for own in sections(kind).values() for name in own]
