@@ -58,8 +58,8 @@ def offer_resume(location: RunLocation, options: RunOptions) -> Iterator[None]:
         if also := cache_remedy(str(error)):
             raise InputError(f"{error}{also}") from None
         raise
-    except DivergedError as error:
-        raise DivergedError(f"{error}; {write_page(folder)} shows the rounds before") from None
+    except DivergedError:
+        raise
     except Exception as error:
         if has_begun(folder):
             saved = "is saved up to its last checkpoint" if has_checkpoint(folder) else "has no checkpoint yet"
@@ -71,10 +71,12 @@ def offer_resume(location: RunLocation, options: RunOptions) -> Iterator[None]:
 
 @contextmanager
 def report_if_stopped(location: RunLocation) -> Iterator[None]:
-    """Write the report of a run that is stopped, and say which of its algorithms are complete."""
+    """Write the report of a run that is stopped or diverged, and say which algorithms of a stopped one are complete."""
     folder = location.folder
     try:
         yield
+    except DivergedError as error:
+        raise DivergedError(f"{error}; {write_page(folder)} shows the rounds before") from None
     except KeyboardInterrupt as stopped:
         if not has_begun(folder):
             raise

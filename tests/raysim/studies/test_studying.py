@@ -157,7 +157,8 @@ def test_what_diverges_is_on_record_and_never_wins(small: Any, tmp_path: Path) -
     assert rows[0]["held_out_accuracy"] is None and rows[0]["fold"] is None and not rows[0]["chosen"]
     assert done.winners["digits", "fedavg"] == {"local.lr": 0.1}
     assert any("is not finite" in notice for notice in notes.notices)
-    assert not list((tmp_path / "study").rglob("wall-clock.json")), "a trial is no command"
+    for name in ("wall-clock.json", "report.html"):
+        assert not list((tmp_path / "study" / "trials").rglob(name)), "a trial is no command"
     again = Notes()
     assert quick_study(small, tmp_path / "study", inline=True, watcher=again).trials.equals(done.trials)
     assert again.ran == []
