@@ -1,6 +1,6 @@
 """The record `speed.json`: figures with commit and hardware, and the tables of the pages that show them.
 
-uv run python -m tests.benchmarks.record        # writes the tables of README.md and docs/benchmarks.md
+uv run python -m tests.benchmarks.record        # writes the tables of `PAGES`
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ from tests.benchmarks.peers.loads import LOADS
 
 RECORD = Path(__file__).with_name("speed.json")
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
+DOCS = ROOT / "docs"
+PAGES = (
+    ROOT / "README.md",
+    DOCS / "benchmarks.md",
+    DOCS / "explanation" / "speed.md",
+    DOCS / "explanation" / "scale.md",
+)
 IDEAL = "two plain loops"
 MEMORY = "memory "
 """Beginning of the entries with the memory that a load takes."""
@@ -59,6 +65,9 @@ MODELS = {
     "Q": "`resnet20`, batch norm",
 }
 """Model of each load."""
+
+JOBS = {"D": "D: logistic regression", "I": "I: MNIST, evaluated in every round", "J": "J: the quickstart"}
+"""Loads that are whole commands."""
 
 ROWS = {
     "plain loop": "a plain PyTorch loop, 1 process",
@@ -118,21 +127,76 @@ def readme_table(record: Record) -> str:
     return rounds_table(record, SHORT, measured)
 
 
+COMMANDS = {
+    "D": ("D", "raysim run"),
+    "I": ("I", "raysim run"),
+    "J": ("J", "quickstart"),
+    "J, `--inline`": ("J", "quickstart --inline"),
+    "J, no bytecode": ("J", "quickstart, no bytecode"),
+    "J, `--inline`, no bytecode": ("J", "quickstart --inline, no bytecode"),
+}
+"""Load and figure of each whole command that the record has."""
+
+STAGES = ("start", "data", "fleet", "training", "evaluation", "files", "end", "report")
 LEAST_SECONDS = 0.1
 """Shortest stage of a command that a table shows."""
 
 
-def other_table(record: Record) -> str:
-    """Return the figures of the other loads, without the stages of a command that take no time."""
-    lines = ["| load | figure | |", "|---|---|---|"]
-    others = [load for load in record if load not in ROUNDS and not load.startswith(MEMORY)]
-    for load in others:
-        for title, value in record[load]["figures"].items():
-            is_stage = ": " in title
-            if is_stage and (value < LEAST_SECONDS or "no bytecode" in title):
-                continue
-            lines.append(f"| {load} | {title} | {_short(value)} |")
-    return "\n".join([*lines, "", _origin(record, others)])
+def jobs_table(record: Record) -> str:
+    """Return the seconds of whole commands and of plain loops."""
+    lines = ["| seconds per command | a plain PyTorch loop | raysim |", "|---|---:|---:|"]
+    for load in ("D", "I", "J"):
+        figures = record[load]["figures"]
+        loop = _short(figures["plain loop"]) if "plain loop" in figures else "–"
+        lines.append(f"| {JOBS[load]} | {loop} | {_short(figures[COMMANDS[load][1]])} |")
+    return "\n".join([*lines, "", _origin(record, list(JOBS))])
+
+
+def stages_table(record: Record) -> str:
+    """Return the seconds of each stage of whole commands."""
+    lines = [f"| seconds | {' | '.join(COMMANDS)} |", f"|---|{'---:|' * len(COMMANDS)}"]
+    for stage in STAGES:
+        seconds = [record[load]["figures"][f"{key}: {stage}"] for load, key in COMMANDS.values()]
+        cells = (_short(value) if value >= LEAST_SECONDS else "–" for value in seconds)
+        lines.append(f"| {stage} | {' | '.join(cells)} |")
+    wholes = (_short(record[load]["figures"][key]) for load, key in COMMANDS.values())
+    lines.append(f"| the whole command | {' | '.join(wholes)} |")
+    return "\n".join([*lines, "", _origin(record, list(JOBS))])
+
+
+def empty_table(record: Record) -> str:
+    """Return seconds per round of client updates without a step."""
+    figures = record["E"]["figures"]
+    ways = [title for title in ROWS if title in figures]
+    lines = [f"| seconds per round | {' | '.join(ROWS[title] for title in ways)} |", f"|---|{'---:|' * len(ways)}"]
+    lines.append(f"| 1,000 empty client updates | {' | '.join(_short(figures[title]) for title in ways)} |")
+    return "\n".join([*lines, "", _origin(record, ["E"])])
+
+
+def redistribution_table(record: Record) -> str:
+    """Return seconds per round that adds models up, and that redistributes each of them."""
+    lines = [
+        "| model | adds models up, s | redistributes models, s | difference per model, ms |",
+        "|---|---:|---:|---:|",
+    ]
+    for model in ("mlp", "cnn"):
+        titles = ("summed, seconds a round", "redistributed, seconds a round", "ms a model more")
+        cells = (_short(record["H"]["figures"][f"{model}, {title}"]) for title in titles)
+        lines.append(f"| `{model}` | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", _origin(record, ["H"])])
+
+
+def scale_table(record: Record) -> str:
+    """Return the seconds to open large populations and to run their rounds."""
+    figures = record["F"]["figures"]
+    titles = ("load", "clients", "clients per round", "seconds to open the population", "seconds per round")
+    lines = [f"| {' | '.join(titles)} |", "|---|---:|---:|---:|---:|"]
+    for size in dict.fromkeys(title.partition(" clients")[0] for title in figures):
+        opened, taken = (_short(figures[f"{size} clients, seconds {what}"]) for what in ("to open", "a round"))
+        lines.append(f"| F | {size} | 100 | {opened} | {taken} |")
+    cohort = record["G"]["figures"]["seconds a round"]
+    lines.append(f"| G | {LOADS['G'].clients:,} | {LOADS['G'].cohort:,} | – | {_short(cohort)} |")
+    return "\n".join([*lines, "", _origin(record, ["F", "G"])])
 
 
 def texts_table(record: Record) -> str:
@@ -161,7 +225,11 @@ TABLES: Mapping[str, Callable[[Record], str]] = {
     "readme": readme_table,
     "texts": texts_table,
     "networks": networks_table,
-    "others": other_table,
+    "jobs": jobs_table,
+    "stages": stages_table,
+    "empty": empty_table,
+    "redistribution": redistribution_table,
+    "scale": scale_table,
     "memory": memory_table,
 }
 """Tables by the name that marks them."""
