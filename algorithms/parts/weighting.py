@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import isfinite
 from typing import Literal, TypeAlias, get_args
 
 from algorithms.core.errors import InputError, require, require_one
 from algorithms.core.report import Report
-from algorithms.core.returned import Returned, name_of
+from algorithms.core.returned import Returned, is_own, name_of
 
 Weighting: TypeAlias = Callable[[Report], float]
 """Return the weight of a client update, >= 0.
@@ -20,10 +21,16 @@ A weighting that reads more than the entries of every report names them in a pro
 
 
 def weight_of(weighting: Weighting, report: Report, client: int) -> float:
-    """Return the weight of a client update; raise InputError if it is no number >= 0."""
-    weight = weighting(report)
+    """Return the weight of a client update.
+
+    Raises:
+        InputError: it is no number >= 0, or a weighting of a user's own keeps something on itself.
+    """
+    returned = Returned(f"weighting = {name_of(weighting)!r}", weighting)
+    with returned.keeping_nothing("compute it from the report alone") if is_own(weighting) else nullcontext():
+        weight = weighting(report)
     if not isinstance(weight, float):
-        weight = Returned(f"weighting = {name_of(weighting)!r}", weighting).number("the weight", weight)
+        weight = returned.number("the weight", weight)
     if weight < 0 and isinstance(weighting, ClientLoss):  # a person sets the loss, not the part
         raise InputError(
             f"local.loss: must be >= 0, because client updates weigh by it, and is {weight:g} for client {client}; set "

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from algorithms.core.returned import place_of
-from raysim.common.errors import InputError
+from algorithms.core.returned import Returned
+from raysim.common.errors import InputError, one_input_error
 
 HALF = 24
 """Bits of a draw, a float32: two draws make a seed."""
@@ -37,7 +37,8 @@ class OwnAugmentation:
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of changed samples, which stays; raise InputError if the function fails on zeros."""
         try:
-            self(torch.zeros(1, *shape), torch.zeros(1, self.numbers))
+            with one_input_error():
+                self(torch.zeros(1, *shape), torch.zeros(1, self.numbers))
         except (InputError, KeyboardInterrupt):
             raise
         except BaseException as error:  # A user's own function may raise anything.
@@ -62,15 +63,15 @@ class OwnAugmentation:
 
     def _each(self, change: Change, values: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
         changed, rng = values.clone(), torch.Generator()
-        for place, (high, low) in enumerate((draws.double() * 2**HALF).long().tolist()):
-            found = change(values[place].clone(), rng.manual_seed(high << HALF | low))
+        seeds = [high << HALF | low for high, low in (draws.double() * 2**HALF).long().tolist()]
+        returned = Returned(f"data.augment = {self.name!r}", change)
+        with returned.keeping_nothing("compute it anew for each sample, or make it in `__init__` if it never changes"):
+            each = [change(sample.clone(), rng.manual_seed(seed)) for sample, seed in zip(values, seeds, strict=True)]
+        for place, found in enumerate(each):
             if not isinstance(found, torch.Tensor) or (found.shape, found.dtype) != (values.shape[1:], values.dtype):
                 wanted = f"{tuple(values.shape[1:])} of {values.dtype}"
                 tensor = isinstance(found, torch.Tensor)
                 given = f"{tuple(found.shape)} of {found.dtype}" if tensor else f"a {type(found).__name__}"
-                raise InputError(
-                    f"data.augment = {self.name!r}: must return a tensor {wanted}, like the given one, and returns "
-                    f"{given}{place_of(change)}; correct it"
-                )
+                raise returned.fault(f"return a tensor {wanted}, like the given one, and returns {given}")
             changed[place] = found
         return changed

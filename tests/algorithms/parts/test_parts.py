@@ -32,6 +32,7 @@ from algorithms import (
     torch_seed,
 )
 from algorithms.core.batch_norm import refuses_single
+from algorithms.parts.weighting import weight_of
 from tests.kit.federation import perceptron
 
 
@@ -226,3 +227,19 @@ def test_needs_that_are_no_names_are_refused(needs: object) -> None:
     Rule.needs = needs  # type: ignore[attr-defined]
     with pytest.raises(InputError, match="its `needs` must be a tuple of names"):
         Algorithm(Rounds(), Local(), server=Rule())
+
+
+class Counting:
+    """Weighting by the number of its calls."""
+
+    calls = 0
+
+    def __call__(self, report: object) -> float:
+        self.calls += 1
+        return float(self.calls)
+
+
+def test_an_own_weighting_that_keeps_something_on_itself_is_refused() -> None:
+    with pytest.raises(InputError, match=r"Counting': must keep nothing on itself, and sets 'calls' .*; compute it"):
+        weight_of(Counting(), {"samples": 3.0}, 0)
+    assert weight_of(lambda report: report["samples"], {"samples": 3.0}, 0) == 3

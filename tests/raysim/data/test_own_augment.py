@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from algorithms import InputError as AlgorithmInputError
 from raysim.common.errors import InputError
 from raysim.data.augment import Flip, augmentation
 from raysim.data.own_augment import OwnAugmentation
@@ -118,6 +119,26 @@ def test_a_function_that_does_not_fit_is_refused(change: Callable[..., Any], tex
     with pytest.raises(InputError, match=text) as error:
         augmentation(["mine:f"], {}, None, (3, 2, 2), {"mine:f": change})
     assert "\n" not in str(error.value) and str(error.value).startswith("data.augment = 'mine:f': ")
+
+
+class Counting:
+    """Augmentation that counts its calls, of samples and of labels."""
+
+    calls = 0
+
+    def __call__(self, sample: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        self.calls += 1
+        return sample * self.calls
+
+    labels = __call__
+
+
+def test_one_that_keeps_something_on_itself_is_refused_before_the_run() -> None:
+    says = r"^data\.augment = 'mine:f': must keep nothing on itself, and sets 'calls' \(test_own.*\); compute it anew"
+    with pytest.raises(InputError, match=says):
+        augmentation(["mine:f"], {}, None, (3, 2, 2), {"mine:f": Counting()})
+    with pytest.raises(AlgorithmInputError, match=says):
+        OwnAugmentation("mine:f", Counting()).labels(X[:, 0], DRAWS)
 
 
 @pytest.fixture(scope="module")

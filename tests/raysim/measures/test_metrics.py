@@ -8,6 +8,7 @@ import pytest
 import torch
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, jaccard_score, roc_auc_score
 
+from algorithms import InputError
 from raysim.measures.metrics import (
     METRICS,
     Metric,
@@ -19,6 +20,7 @@ from raysim.measures.metrics import (
     loss,
     macro_f1,
     miou,
+    own_metric,
     weighted_f1,
 )
 from raysim.measures.ranks import RANKED, rank_keys, ranked
@@ -189,3 +191,27 @@ def test_a_mean_leaves_out_what_is_undefined_and_keeps_what_is_not_a_number() ->
     for weights, wanted in ((1, 1.5), ([3, 1, 5], 1.25)):
         first, diverged, undefined = values.mean(weights).items()
         assert first == wanted and np.isnan(diverged or 0) and undefined is None
+
+
+class Counting:
+    """Metric that counts its calls."""
+
+    summed = valued = 0
+
+    def sums(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        self.summed += 1
+        return outputs.new_full((len(y),), self.summed)
+
+    def value(self, sums: np.ndarray, samples: int) -> float:
+        self.valued += 1
+        return float(self.valued)
+
+
+def test_an_own_metric_that_keeps_something_on_itself_is_refused() -> None:
+    metric, nothing = own_metric("mine", Counting()), np.zeros(0, np.int64)
+    score = Score(nothing, nothing, nothing, np.zeros(()), sums={"mine": np.array([2.0, 1.0])})
+    assert metric.sums is not None
+    with pytest.raises(InputError, match=r"Counting.*': must keep nothing on itself, and sets 'summed' .*; compute it"):
+        metric.sums(torch.zeros(2, 3), torch.zeros(2))
+    with pytest.raises(InputError, match=r"must keep nothing on itself, and sets 'valued' .*; compute it anew"):
+        metric.value(score)
