@@ -136,6 +136,17 @@ def changed(raw: Mapping[str, Any], changes: Iterable[str]) -> dict[str, Any]:
     return copy
 
 
+def length_notices(raw: Mapping[str, Any], changes: Iterable[str]) -> list[str]:
+    """Return a notice of each change of `rounds` or `epochs` that replaces the other one in an experiment's tables."""
+    of_epochs = ": the run lasts this many passes over the training data; for those of a client update use local.epochs"
+    return [
+        f"{change.what} replaces {other} = {raw[other]!r}{of_epochs if other == 'rounds' else ''}"
+        for change in map(_change, changes)
+        for other in ("rounds", "epochs")
+        if {change.path, other} == {"rounds", "epochs"} and other in raw
+    ]
+
+
 def apply(raw: dict[str, Any], changes: Iterable[Change]) -> None:
     """Make changes of an experiment's tables in place, one after the other.
 

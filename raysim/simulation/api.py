@@ -16,7 +16,7 @@ from raysim.common.errors import DamagedError, InputError, one_input_error
 from raysim.common.log import LOG
 from raysim.common.names import CONFIG, POPULATION, RUN_LOG, WATCH
 from raysim.config.experiment import Experiment
-from raysim.config.read import changed, module_folders, read
+from raysim.config.read import changed, length_notices, module_folders, read
 from raysim.data.catalogue import MEMORY
 from raysim.data.features import LABEL
 from raysim.data.memory import HeldData, take_objects
@@ -85,7 +85,10 @@ def run(
     """
     watcher, stop = watcher or default_watcher(), stop or Stop()
     options = RunOptions(actors, inline, address, fleet, watcher, stop, Stopwatch(started))
+    changes = tuple(changes)
     experiment = read_experiment(config, changes)
+    for text in length_notices(config if isinstance(config, Mapping) else read(config), changes):
+        options.tell(text)
     with new_location(new_out(config, out), options.watcher) as location, report_if_stopped(location):
         with _counted("run", location.folder, options):
             results = run_experiment(experiment, location, options)

@@ -4,7 +4,7 @@ import logging
 import time
 import tomllib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from raysim.common.surface import call, option
 from raysim.config import own
 from raysim.config.check import flat
 from raysim.config.own_notices import module_notices, own_code_notices
-from raysim.config.read import module_folders, read
+from raysim.config.read import changed, length_notices, module_folders, read
 from raysim.fleet.machine import settled
 from raysim.simulation.options import RunOptions
 from raysim.simulation.stop import Stop
@@ -91,7 +91,7 @@ def run_study(
         board: observer of the study.
         write: called after the trials, with the study's folder and the errors of failed trials, to write its report.
     """
-    plan, folder = _opened(config, out, changes)
+    plan, folder = _opened(config, out, tuple(changes), board)
     runner = runner_for(plan, folder / "trials", options, board.notice)
     again = call("study", folder, inline=options.inline, address=options.address)
     with _resumable(folder, again), study_folder(folder), run_log(folder / "run.log", LOG), one_input_error():
@@ -112,7 +112,7 @@ def run_study(
 
 
 def _opened(
-    config: str | Path | Mapping[str, Any], out: str | Path | None, changes: Iterable[str]
+    config: str | Path | Mapping[str, Any], out: str | Path | None, changes: Sequence[str], board: Board
 ) -> tuple[Study, Path]:
     if not isinstance(config, Mapping) and Path(config).is_dir():
         if not (Path(config) / STUDY).is_file():
@@ -121,9 +121,12 @@ def _opened(
         if (config.parent / POPULATIONS).is_dir():  # else the file is the user's own
             check_config(config, read(config))
     name = "study" if isinstance(config, Mapping) else Path(config).stem
-    raw = completed(config, changes) if isinstance(config, Mapping) else read_study(config, changes)
+    raw = completed(config) if isinstance(config, Mapping) else read_study(config)
     folder = Path(out) if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
-    return Study.of(raw, module_folders(config)), folder
+    plan = Study.of(changed(raw, changes), module_folders(config))
+    for text in length_notices(raw, changes):
+        board.notice(text)
+    return plan, folder
 
 
 def _planned(plan: Study, folder: Path, board: Board) -> Course:

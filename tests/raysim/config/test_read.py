@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from raysim.common.errors import InputError
-from raysim.config.read import changed, read
+from raysim.config.read import changed, length_notices, read
 
 BASE: dict[str, Any] = {"data": {"dataset": "digits"}}
 
@@ -66,6 +66,15 @@ def test_a_change_replaces_keys_of_the_file_and_one_of_all_algorithms_in_one() -
     ]
     with pytest.raises(InputError, match="only one"):
         changed(raw, changes)
+
+
+def test_a_change_of_the_length_says_that_it_replaces_the_other_key() -> None:
+    assert length_notices({"rounds": 2}, ["epochs=3", "seed=1"]) == [
+        "changes 'epochs=3' replaces rounds = 2: the run lasts this many passes over the training data; for those of a "
+        "client update use local.epochs"
+    ]
+    assert length_notices({"epochs": 2.5}, ["rounds=3"]) == ["changes 'rounds=3' replaces epochs = 2.5"]
+    assert not length_notices({"rounds": 2}, ["rounds=3", "local.epochs=3"]) + length_notices({}, ["epochs=3"])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import raysim
 from partitioning import Population
 from raysim.common.errors import InputError
 from tests.kit.ray import SharedRay
-from tests.kit.runs import metrics, quick_run
+from tests.kit.runs import Breaks, metrics, quick_run
 
 OWN: dict[str, dict[str, Any]] = {
     **{name: {} for name in ("fedavg", "fedbn", "fedasync", "static-bn", "fedtan")},
@@ -50,6 +50,14 @@ def on_actors(tmp_path_factory: pytest.TempPathFactory, shared_ray: SharedRay) -
     """Return the folder of a run on two actors."""
     small = {**EXPERIMENT, "algorithm": {"name": "fedavg"}, "partition": {"scheme": "iid", "clients": 6}, "rounds": 2}
     return quick_run(small, tmp_path_factory.mktemp("runs") / "two", fleet=shared_ray.actors(2)).folder
+
+
+def test_a_run_says_that_a_change_replaces_the_other_key_of_its_length(tmp_path: Path) -> None:
+    watcher = Breaks(after=1)
+    (tmp_path / "used").touch()
+    with pytest.raises(InputError, match="must be a new folder"):
+        raysim.run(EXPERIMENT, tmp_path, changes=iter(["epochs=2"]), watcher=watcher)
+    assert [text.partition(":")[0] for text in watcher.notices] == ["changes 'epochs=2' replaces rounds = 5"]
 
 
 def test_every_metric_is_measured_on_every_target(tmp_path: Path) -> None:

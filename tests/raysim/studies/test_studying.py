@@ -327,8 +327,9 @@ def test_a_column_without_words_is_refused_before_the_first_trial_also_if_nothin
     small["study"] = {"seeds": [1], "folds": 3, "select_by": "accuracy"}
     notes = Notes()
     with pytest.raises(InputError, match=r"study\.select_by: unknown metric 'accuracy': .*must be one of"):
-        quick_study(small, tmp_path / "study", inline=True, watcher=notes)
+        quick_study(small, tmp_path / "study", inline=True, watcher=notes, changes=iter(["epochs=1"]))
     assert not notes.ran and not list(tmp_path.glob("study/trials/*"))
+    assert [text.partition(":")[0] for text in notes.notices] == ["changes 'epochs=1' replaces rounds = 2"]
 
 
 def test_draws_of_the_partition_are_made_and_paired(tmp_path: Path) -> None:
