@@ -21,7 +21,7 @@ from algorithms.training.optimiser_names import OPTIMISERS
 from partitioning.common.errors import folded, nearest
 from partitioning.schemes.registry import parameters
 from raysim.common.errors import InputError, UnknownError, each_error, joined
-from raysim.common.surface import given
+from raysim.common.surface import given, option
 from raysim.config import own
 from raysim.config.bounds import plain
 from raysim.config.check import ConfigTable, UnknownKeyError
@@ -102,7 +102,8 @@ def _hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type
         called = [_Key("algorithm", str(table["label"])) for table in listed if "label" in table]
         called += [_Key("algorithm", short_name(name)) for name in algorithms]
         known = [*_known(tables), *_of_own(algorithms), *called]
-        question = _of_another(error, raw, known) or _nearest_key(error, [*map(short_name, algorithms)], known)
+        common = tables[error.where].model_fields if error.where in tables else ()
+        question = _of_another(error, raw, known) or _nearest_key(error, [*map(short_name, algorithms)], known, common)
         return error.inside(error.above, question)
     if isinstance(error, UnknownError):
         return UnknownError(
@@ -115,8 +116,14 @@ def _hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type
 
 
 def _of_another(error: UnknownKeyError, raw: Mapping[str, Any], known: Collection[_Key]) -> str:
-    """Return the remedy for a key of another model or scheme, or one that an algorithm of the user's own lacks."""
+    """Return the remedy for a key of another model or scheme, one that the user's own algorithm lacks, or a name."""
     kind, _, thing = error.of.partition(" ")
+    tables = [table for table in algorithm_tables(raw) if isinstance(table, dict)]
+    is_named = error.where == "algorithm" and _Key("algorithm", error.name) in known
+    if is_named and any(isinstance(table.get(error.name), dict) for table in tables):
+        return (
+            f"a path with a name is for {option('set')} alone; in a file, write these keys into the table of that name."
+        )
     others = [key.thing for key in known if (key.table, key.name, key.kind) == (error.where, error.name, kind)]
     if others and kind in SELECTING:
         table = raw.get(error.where, {})
@@ -147,13 +154,19 @@ def _toml(value: Any) -> str:
     return tomli_w.dumps({"": fspath(value) if isinstance(value, PathLike) else value}).removeprefix('"" = ').strip()
 
 
-def _nearest_key(error: UnknownKeyError, algorithms: Collection[str], known: Collection[_Key]) -> str:
-    """Return the question that names the nearest known key; "" if none is near."""
+def _nearest_key(
+    error: UnknownKeyError, algorithms: Collection[str], known: Collection[_Key], common: Collection[str]
+) -> str:
+    """Return the question that names the nearest known key, a common key of its table by its path; "" if none is near.
+
+    An own key of one of several algorithms stands alone, because a path by `--set` would change the others, too.
+    """
     word = folded(error.name)
     word = SYNONYMS.get(f"{error.where}.{word}", SYNONYMS.get(word, error.name))
     # With its table, because `--set` takes another key by the name alone: `epochs` for `local.epochs`.
-    table = f"{error.above}{error.where}." if error.where and not error.of else ""
-    found = [(likeness + HERE, 0, f"did you mean '{table}{name}'?") for name, likeness in nearest(word, error.allowed)]
+    table = f"{error.above}{error.where}." if error.where else ""
+    paths = {name: table + name if name in common or not error.of else name for name in error.allowed}
+    found = [(likeness + HERE, 0, f"did you mean {paths[name]!r}?") for name, likeness in nearest(word, paths)]
     for key in known:
         if not key.thing and (key.table, key.name) == (error.where, error.name):
             continue  # a key of the usual loss: `_known` also names it with its loss

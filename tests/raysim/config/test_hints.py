@@ -36,6 +36,9 @@ def refusals(changes: list[str], raw: dict[str, object] | None = None) -> list[s
         ("algorithm.proximal=0.1", "'algorithm.fedprox.proximal'?"),
         ("algorithm.fedavg.mu=0.1", "'algorithm.fedprox.proximal'?"),
         ("algorithm.fedproxx.local.lr=1", "'algorithm.fedprox'?"),
+        ("algorithm.locl.lr=1", "'algorithm.local'?"),
+        ("algorithm.fracton=0.5", "'algorithm.fraction'?"),
+        ("algorithm.server.rul=adam", "'algorithm.server.rule'?"),
         ("partition.alpha=0.5", "'partition.label_alpha' of scheme dirichlet-qp?"),
         ("server.beta1=0.5", "'server.beta1' of rule adam?"),
         ("algorithm.server.lrr=0.5", "'algorithm.server.lr' of rule momentum?"),
@@ -48,6 +51,16 @@ def test_a_wrong_key_names_the_nearest_right_one(change: str, hint: str) -> None
     for line in refusals([change], BOTH):
         assert line.startswith("unknown key ") and (f": did you mean {hint} It must be one of " in line) == bool(hint)
         assert "; see `raysim list keys " in line
+
+
+def test_a_table_of_a_file_below_an_algorithm_s_name_says_where_its_keys_belong() -> None:
+    for name, table in (("fedavg", {}), ("short", {"label": "short"})):
+        (line,) = refusals([], {"algorithm": {"name": "fedavg", **table, name: {"local": {"lr": 1}}}})
+        assert (
+            f"'algorithm.{name}' of algorithm fedavg: a path with a name is for changes alone; in a file, write" in line
+        )
+    (line,) = refusals(["algorithm.fedavg=3"])
+    assert "of algorithm fedavg: must be one of" in line
 
 
 def test_a_misspelt_label_names_the_label() -> None:
