@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from algorithms.core.held import changed, held
 
 Kind = TypeVar("Kind")
 
+CELL = r"[/\\]ipykernel_\d+[/\\]|^<ipython-input-"
+"""Pattern of the files that stand for the cells of a notebook."""
+
 
 def name_of(thing: object) -> str:
     """Return the name of an object's class, or of a function, as an experiment file has it: `module:name`."""
@@ -25,7 +29,7 @@ def name_of(thing: object) -> str:
 
 
 def place_of(thing: object) -> str:
-    """Return the file and line of a function, or of an object's calls, in brackets.
+    """Return the file, or a notebook's cell, and the line of a function, or of an object's calls, in brackets.
 
     The calls of a torch module are its `forward`. Return "" if the place is unknown, or if the calls are inherited from
     a class in another file.
@@ -41,7 +45,18 @@ def place_of(thing: object) -> str:
     file = getattr(module, "__file__", None) or code.co_filename
     if Path(file).resolve() != Path(code.co_filename).resolve():
         return ""
-    return f" ({Path(code.co_filename).name}, line {code.co_firstlineno})"
+    return f" ({cell_of(code.co_filename) or Path(code.co_filename).name}, line {code.co_firstlineno})"
+
+
+def cell_of(file: str) -> str:
+    """Return the name of a notebook's cell by the file that stands for it, such as `Cell In[2]`; "" for other files.
+
+    Only the process of the notebook knows the number of a cell.
+    """
+    ipython = sys.modules.get("IPython")
+    # IPython has had names of cells since version 8.
+    named = getattr(getattr(ipython and ipython.get_ipython(), "compile", None), "format_code_name", None)
+    return " ".join((named and named(file)) or ()) or ("a cell" if re.search(CELL, file) else "")
 
 
 def is_own(thing: object) -> bool:

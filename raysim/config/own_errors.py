@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 
-from raysim.common.surface import ipython_shell
+from algorithms.core.returned import cell_of
 from raysim.config.own import file_of, modules_of
 
 FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
@@ -47,9 +47,7 @@ def _place(file: str, files: Iterable[str]) -> str:
     """Return the file of a frame if it is one of these, or lies in one, or the cell of a notebook; else ""."""
     if any(file == own or file.startswith(f"{own}/") for own in files):
         return file
-    # IPython has had names of cells since version 8.
-    cell_of = getattr(getattr(ipython_shell(), "compile", None), "format_code_name", None)
-    return " ".join((cell_of and cell_of(file)) or ())
+    return cell_of(file)
 
 
 def _late_import(error: BaseException, file: Path) -> str:

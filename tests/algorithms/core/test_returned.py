@@ -58,6 +58,16 @@ def test_a_fault_names_file_and_line(thing: Any, line: str) -> None:
     assert str(Returned("key = 'x:y'", thing).fault("work")) == f"key = 'x:y': must work ({place}); correct it"
 
 
+def in_cell(model: Any) -> None: ...
+
+
+@pytest.mark.parametrize("file", ["/tmp/ipykernel_3/77.py", "<ipython-input-2-6>"])
+def test_a_cell_that_another_process_numbers_is_a_cell(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_cell, "__code__", in_cell.__code__.replace(co_filename=file))
+    line = LINES["def in_cell(model: Any) -> None: ..."]
+    assert f"must work (a cell, line {line}); correct it" in str(Returned("key = 'x:y'", in_cell).fault("work"))
+
+
 @pytest.mark.parametrize("thing", [None, len, 3, Inherited()])
 def test_a_thing_without_a_file_has_no_place(thing: Any) -> None:
     assert str(Returned("key = 'x:y'", thing).fault("work")) == "key = 'x:y': must work; correct it"

@@ -16,9 +16,17 @@ def training(model, batches, context):
     return {}["step"]
 def composing(participation, local, server=Assign()) -> Algorithm:
     return {}["part"]
+def returning(model, batches, context):
+    return None
+def shapeless(local): pass
 ''',
     '''
-for number, tables in enumerate(({"local": {"update": training}}, {"algorithm": {"name": composing}})):
+for number, tables in enumerate((
+    {"local": {"update": training}},
+    {"algorithm": {"name": composing}},
+    {"local": {"update": returning}},
+    {"algorithm": {"name": shapeless}},
+)):
     try:
         quick_run(dict(rounds=1, data={"dataset": "digits"}, **tables), "run%d" % number, inline=True)
     except Exception as error:
@@ -36,7 +44,7 @@ try:
     earlier()
 except KeyError:
     try:
-        raysim.run(dict(rounds=1, data={"dataset": "digits"}, local={"update": training}), "run2", inline=True)
+        raysim.run(dict(rounds=1, data={"dataset": "digits"}, local={"update": training}), "run9", inline=True)
     except Exception as error:
         print(type(error).__name__, error)
 ''',
@@ -49,12 +57,14 @@ for cell in cells:
 def test_an_error_in_a_cell_is_one_line_that_names_the_cell(tmp_path: Path) -> None:
     pytest.importorskip("IPython")
     done = subprocess.run([sys.executable, "-c", CELLS], cwd=tmp_path, capture_output=True, text=True, check=True)
-    trained, composed, faulty = done.stdout.splitlines()
+    trained, composed, returned, shapeless, faulty = done.stdout.splitlines()
     assert "OwnCodeError your own code raised KeyError: 'step' (Cell In[2], line 2, in training); see " in trained
     assert composed == (
         "InputError algorithm.name = '__main__:composing': must be composed, and raised KeyError: 'part' "
         "(Cell In[2], line 4, in composing)"
     )
+    assert "and returns None (Cell In[2], line 5); correct it" in returned
+    assert "and it has no participation (Cell In[2], line 7); change the function" in shapeless
     assert faulty == "OSError of the machine"
     log = (tmp_path / "run0" / "run.log").read_text()
     assert "__main__:training is not part of raysim: the code of this session runs here" in log
