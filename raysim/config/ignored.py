@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import fields
+from io import StringIO
 from typing import Any, NamedTuple
 
 from algorithms import Algorithm, Local, Participation
@@ -49,7 +51,8 @@ def composed_without(
     found = {}
     for part, value in defaults.items():
         try:
-            with own.secluded(name):
+            # The values that the user's code prints would be those of no algorithm of the file.
+            with own.secluded(name), redirect_stdout(StringIO()):
                 found[part] = compose(parts._replace(**{part: value}))
         except KeyboardInterrupt:
             raise

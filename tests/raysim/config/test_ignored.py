@@ -29,6 +29,11 @@ class Half:
         return mean, memory
 
 
+def printing(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
+    print(type(server).__name__, local.lr)
+    return fedavg(participation, local, server)
+
+
 def stepping(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
     return replace(fedavg(participation, local), server=Half())
 
@@ -167,3 +172,8 @@ def test_the_last_composition_has_the_files_values(here: Path) -> None:
     """Code that notes its arguments in its module must find those of the file."""
     experiment(here, "storing", {"server": {"rule": "momentum", "beta": 0.5}})
     assert sys.modules["own_ignoring"].STORED["server"] == Momentum(beta=0.5)
+
+
+def test_a_composition_without_a_part_prints_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment(here, "printing", {"server": {"rule": "momentum", "beta": 0.5}, "local": {"lr": 0.5}})
+    assert set(capsys.readouterr().out.splitlines()) == {"Momentum 0.5"}
