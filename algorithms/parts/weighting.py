@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from math import isfinite
 from typing import Literal, TypeAlias, get_args
@@ -26,11 +25,7 @@ def weight_of(weighting: Weighting, report: Report, client: int) -> float:
     Raises:
         InputError: it is no number >= 0, or a weighting of a user's own keeps something on itself.
     """
-    returned = Returned(f"weighting = {name_of(weighting)!r}", weighting)
-    with returned.keeping_nothing("compute it from the report alone") if is_own(weighting) else nullcontext():
-        weight = weighting(report)
-    if not isinstance(weight, float):
-        weight = returned.number("the weight", weight)
+    weight = _own_weight(weighting, report) if is_own(weighting) else weighting(report)
     if weight < 0 and isinstance(weighting, ClientLoss):  # a person sets the loss, not the part
         raise InputError(
             f"local.loss: must be >= 0, because client updates weigh by it, and is {weight:g} for client {client}; set "
@@ -41,6 +36,14 @@ def weight_of(weighting: Weighting, report: Report, client: int) -> float:
             f"weighting = {weighting}: must give weights >= 0, and gives client {client} {weight:g}; change the part"
         )
     return weight
+
+
+def _own_weight(weighting: Weighting, report: Report) -> float:
+    """Return the weight that a user's own weighting gives."""
+    returned = Returned(f"weighting = {name_of(weighting)!r}", weighting)
+    with returned.keeping_nothing("compute it from the report alone"):
+        weight = weighting(report)
+    return returned.number("the weight", weight)
 
 
 @dataclass(frozen=True)
