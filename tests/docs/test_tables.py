@@ -62,7 +62,7 @@ def test_every_scheme_has_its_row() -> None:
 
 
 def test_every_column_is_described() -> None:
-    pages = text_of(REFERENCE / "files.md") + text_of(DOCS / "how-to" / "evaluate.md")
+    pages = text_of(REFERENCE / "files.md") + text_of(REFERENCE / "metrics.md")
     columns = [*metrics_schema(columns_of(MEASURES)).names, *UPDATES.names, REPORTED.name, OUTCOME.name]
     for option in OPTIONS:
         given = option.columns if isinstance(option.columns, tuple) else option().columns
