@@ -32,7 +32,7 @@ PRIVATE += ["fedrep", "fedyogi", "lg-fedavg", "per-fedavg", "pfedme"]
 CHANGED = ["fedavg", "fedbn", "ditto", "apfl", "pfedme"]
 """One method of each kind, by what a client keeps: for the other ones, client 3 is removed alone."""
 PAIRS = [*(("removed", name) for name in PRIVATE), *(("changed", name) for name in CHANGED)]
-DOCS = Path(__file__).parents[4] / "docs" / "how-to" / "privacy.md"
+DOCS = Path(__file__).parents[4] / "docs" / "explanation" / "privacy.md"
 
 
 def samples(client_3: str) -> pa.Table:
