@@ -119,8 +119,8 @@ def claims_table(claims: Sequence[JudgedClaim]) -> Table:
         table.add_column(heading, justify="right")
     table.add_column("verdict")
     for each in claims:
-        paper = "" if each.claim.paper is None else f"{each.claim.paper:.4g}"
-        here = f"{each.mean:.4g}" if each.numbers else ""
+        paper = "" if each.claim.paper is None else f"{each.claim.shown(each.claim.paper):.4g}"
+        here = f"{each.claim.shown(each.mean):.4g}" if each.numbers else ""
         spread = "" if each.spread is None else f" ± {each.spread:.2g}"
         table.add_row(each.claim.says, paper, here + spread, each.claim.condition, each.verdict)
     return table

@@ -40,8 +40,8 @@ OF_ROUNDS = (*TAKEN, "growth", "reached")
 Reach = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]
 """A round, or a fraction of all rounds."""
 
-WORDS = ("untested", "hours", "cause")
-"""Keys of a claim that say why, and decide neither its number nor its verdict."""
+WORDS = ("ratio", "untested", "hours", "cause")
+"""Keys of a claim for its readers, which decide neither its number nor its verdict."""
 
 
 class Claim(ConfigTable):
@@ -63,6 +63,7 @@ class Claim(ConfigTable):
         minus: algorithm to subtract.
         minus_dataset: data set of the subtracted number, if it differs from `dataset`.
         relative: divide the difference by the subtracted number.
+        ratio: show readers the ratio of the two numbers, which is the relative difference plus 1.
         than_dataset: data set for a second difference of the two algorithms, which is subtracted from the first.
         paper: the paper's number.
         above: the claim holds if the number is greater than this.
@@ -90,6 +91,7 @@ class Claim(ConfigTable):
     minus: str | None = None
     minus_dataset: str | None = None
     relative: bool = False
+    ratio: Literal[True] | None = None
     than_dataset: str | None = None
     paper: float | None = None
     above: float | None = None
@@ -120,6 +122,7 @@ class Claim(ConfigTable):
             not self.relative or self.minus is not None or self.minus_dataset is not None,
             "has `relative` and nothing to subtract: must stand with `minus` or `minus_dataset`",
         )
+        yield not self.ratio or self.relative, "has `ratio` and no `relative`: must stand with it"
         for key, take in (("level", "reached"), ("period", "growth")):
             there = getattr(self, key) is not None
             yield there == (self.take == take), f'{key} must stand with take = "{take}", and only with it'
@@ -168,8 +171,14 @@ class Claim(ConfigTable):
         """Condition in words."""
         mean = "mean " if self.by_mean else ""
         if self.above is not None:
-            return f"{mean}above {self.above:g}"
-        return mean + (f"below {self.below:g}" if self.below is not None else f"within {self.within:g} of the paper")
+            return f"{mean}above {self.shown(self.above):g}"
+        if self.below is not None:
+            return f"{mean}below {self.shown(self.below):g}"
+        return f"{mean}within {self.within:g} of the paper"
+
+    def shown(self, number: float) -> float:
+        """Return a number of the claim as readers see it."""
+        return number + 1 if self.ratio else number
 
 
 def growth(values: Sequence[float], period: int) -> float:

@@ -11,6 +11,7 @@ from partitioning.common.text import word
 from raysim.common.errors import InputError
 from raysim.plots.style import in_page, themed
 from raysim.report.templates import template
+from raysim.reproduction.claim import Claim
 
 RECORD = "claims.json"
 
@@ -41,7 +42,9 @@ def section(folder: Path) -> str:
 
 
 def _markup(folder: Path, record: Mapping[str, Any]) -> str:
-    claims = [(row, paper_text(row), here_text(row), verdict_text(row)) for row in record["claims"]]
+    claims = [
+        (row, paper_text(row), here_text(row), condition_text(row), verdict_text(row)) for row in record["claims"]
+    ]
     return template("claims.html.j2", "raysim.reproduction").render(
         record=record,
         command=command(record),
@@ -134,7 +137,7 @@ def title_of(record: Mapping[str, Any]) -> str:
 
 def _claim(row: Mapping[str, Any]) -> str:
     verdict = verdict_text(row)
-    return f"| {row['says']} | {verdict} | {here_text(row)} | {paper_text(row)} | {row['condition']} |"
+    return f"| {row['says']} | {verdict} | {here_text(row)} | {paper_text(row)} | {condition_text(row)} |"
 
 
 def verdict_text(row: Mapping[str, Any]) -> str:
@@ -149,7 +152,7 @@ def verdict_text(row: Mapping[str, Any]) -> str:
 
 def paper_text(row: Mapping[str, Any]) -> str:
     """Return a claim's number in the paper."""
-    return "" if row.get("paper") is None else f"{row['paper']:.4g}"
+    return "" if row.get("paper") is None else f"{_claim_of(row).shown(row['paper']):.4g}"
 
 
 def here_text(row: Mapping[str, Any]) -> str:
@@ -157,4 +160,13 @@ def here_text(row: Mapping[str, Any]) -> str:
     if row["mean"] is None:
         return ""
     spread = "" if row["spread"] is None else f" ± {row['spread']:.2g}"
-    return f"{row['mean']:.4g}{spread} (n = {len(row['numbers'])})"
+    return f"{_claim_of(row).shown(row['mean']):.4g}{spread} (n = {len(row['numbers'])})"
+
+
+def condition_text(row: Mapping[str, Any]) -> str:
+    """Return a claim's condition in words."""
+    return _claim_of(row).condition
+
+
+def _claim_of(row: Mapping[str, Any]) -> Claim:
+    return Claim.model_validate({key: row[key] for key in Claim.model_fields if key in row}, strict=False)

@@ -49,3 +49,13 @@ def test_a_record_that_is_damaged_or_lacks_a_figure_is_refused(tmp_path: Path, t
     (tmp_path / "claims.json").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match="damaged"):
         section(tmp_path)
+
+
+def test_a_claim_on_a_ratio_shows_the_ratio(tmp_path: Path) -> None:
+    claim = {"says": "it takes three times as many", "dataset": "a", "algorithm": "b", "column": "c", "minus": "d"}
+    limits = {"relative": True, "ratio": True, "paper": 3.5, "above": 2.0, "condition": "above 2"}
+    row = {**claim, **limits, "verdict": "holds", "numbers": [2.25], "mean": 2.25, "spread": None}
+    record = {**RECORD, "claims": [row], "figures": []}
+    (tmp_path / "claims.json").write_text(json.dumps(record), encoding="utf-8")
+    assert "| it takes three times as many | ✓ holds | 3.25 (n = 1) | 4.5 | above 3 |" in as_markdown(record)
+    assert "<td>3.25 (n = 1)</td>" in section(tmp_path)
