@@ -44,6 +44,7 @@ LONG = {
     "docs/how-to/devices.md",
     "docs/how-to/evaluate.md",
     "docs/how-to/models.md",
+    "docs/how-to/own-training.md",
     "docs/how-to/personal-models.md",
     "docs/how-to/privacy.md",
     "docs/how-to/real-tables.md",
