@@ -160,7 +160,7 @@ PLAIN = ColumnRules()
 
 
 def check_features(
-    table: pa.Table, label: str, besides: Collection[str], where: str, rules: ColumnRules = PLAIN
+    table: pa.Table, label: str, besides: Collection[str], where: str, rules: ColumnRules = PLAIN, is_part: bool = False
 ) -> None:
     """Refuse columns that are no features yet, all at once, with the keys that make them features.
 
@@ -172,19 +172,22 @@ def check_features(
         besides: columns that are no features.
         where: name of the table, for the error message.
         rules: rules of the experiment file.
+        is_part: whether other tables may have values of a column without any here.
 
     Raises:
         InputError: a column is text, a date or has missing values, and no key says what becomes of it.
     """
     besides = {label, *besides}
     rules.check_names(table.schema, besides)
-    faults = [_fault(table, each, rules) for each in table.schema if each.name not in besides]
+    faults = [_fault(table, each, rules, is_part) for each in table.schema if each.name not in besides]
     found = [fault for fault in faults if fault is not None]
     if not found:
         return
     others = any(not is_scalar(each.type) for each in table.schema if each.name not in besides)
     mended = [] if others else _keys(found)  # the keys are not for columns beside arrays or images
-    ways = [f"set {', '.join(mended)} in [data.columns]"] if mended else []
+    rest = [fault.column for fault in found if not fault.key]
+    also = f" and data.without = {_listed(rest)}" if rest else ""
+    ways = [f"set {', '.join(mended)} in [data.columns]{also}"] if mended else []
     ways.append(f"leave columns out by data.without = {_listed([fault.column for fault in found])}")
     if texts := [fault.column for fault in found if fault.is_text]:
         ways.append(f"name {texts[0]!r} in [data.text] if it is text to read")
@@ -226,17 +229,17 @@ def _listed(names: Sequence[str]) -> str:
     return json.dumps(names, ensure_ascii=False)
 
 
-def _fault(table: pa.Table, column: pa.Field, rules: ColumnRules) -> _Fault | None:
+def _fault(table: pa.Table, column: pa.Field, rules: ColumnRules, is_part: bool) -> _Fault | None:
     name, values = column.name, table[column.name]
     with suppress(InputError):  # The column is a text then, and the fault says what can be done about it.
         values = rules.cleaned(name, values)
-    kind = values.type
+    kind, rows, rule = values.type, missing_rows(values), rules.rule_of(name)
+    if pa.types.is_null(kind) or (rule is None and not is_part and 0 < rows == len(values)):
+        return _Fault(name, f"{name!r} is empty")
     if name in rules.dates or name in rules.categories:
         wrong = wrong_date(values) if name in rules.dates else _wrong_category(kind)
         if wrong:
             return _Fault(name, f"{name!r} {wrong}")
-    elif pa.types.is_null(kind):
-        return _Fault(name, f"{name!r} is empty")
     elif pa.types.is_temporal(kind):
         return _Fault(name, f"{name!r} is {kind}", "dates" if is_date(kind) else "")
     elif is_label(kind) and not is_number(kind):
@@ -247,9 +250,7 @@ def _fault(table: pa.Table, column: pa.Field, rules: ColumnRules) -> _Fault | No
         return _Fault(name, f"{name!r} is {shown}", key, _is_text(kind))
     elif not is_number(kind):
         return None
-    rows = missing_rows(values)
-    is_refused = rows and rules.rule_of(name) is None
-    return _Fault(name, f"{name!r} has nulls ({rows} rows)", "impute") if is_refused else None
+    return _Fault(name, f"{name!r} has nulls ({rows} rows)", "impute") if rows and rule is None else None
 
 
 def signs_of_missing(values: pa.ChunkedArray | pa.Array) -> list[str]:

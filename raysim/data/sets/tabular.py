@@ -72,6 +72,7 @@ class TableUse:
         needed: columns that the partition names. A table without one is refused for that, and not for its features.
         like: schema of the training rows. A test table gets its types, because those of text files and frames are
             inferred from each table alone.
+        is_part: whether the data set has other tables of training rows.
     """
 
     label: str | None = None
@@ -80,6 +81,7 @@ class TableUse:
     without: tuple[str, ...] = ()
     needed: Collection[str] = ()
     like: pa.Schema | None = None
+    is_part: bool = False
 
     @property
     def words(self) -> list[str]:
@@ -124,7 +126,7 @@ def read_tables(paths: Sequence[Path], use: TableUse) -> list[pa.Table]:
     Raises:
         InputError: a file is missing or damaged, or a column, a type or a value is not allowed.
     """
-    tables = [_read(path, use.words) for path in paths]
+    tables, use = [_read(path, use.words) for path in paths], replace(use, is_part=len(paths) > 1)
     fields = [field for table in tables for field in table.schema if field.name != (use.label or LABEL)]
     empty = {field.name for field in fields if pa.types.is_null(field.type)}
     shared = {field.name: field for field in fields if field.name in empty and not pa.types.is_null(field.type)}
@@ -182,7 +184,7 @@ def usable(table: pa.Table, where: str, use: TableUse) -> pa.Table:
     check_label(table.schema, label, where)
     besides = {label, *use.dividing, *use.without}
     if use.rules is not None and {*use.needed} <= {*names, DOMAIN}:  # joined tables get the column of domains later
-        check_features(table, label, besides, where, use.rules)
+        check_features(table, label, besides, where, use.rules, use.is_part or use.like is not None)
     imputed = [] if use.rules is None else use.rules.missing_allowed(table.schema, besides)
     check_values(table.drop_columns([name for name in use.without if name in names]), where, imputed)
     # A file of delimited text has labels without a character in place of nulls.

@@ -242,6 +242,20 @@ def test_signs_of_missing_values_are_proposed_and_other_texts_refused(tmp_path: 
         of_wards(tmp_path, rows, ColumnRules(na_values=("NA",), impute="mean"))
 
 
+def test_a_column_without_a_value_is_imputed_only_if_another_table_may_have_one() -> None:
+    rows = pa.table({"dose": pa.array([None, None], pa.float64()), "kind": [None, "a"], "label": [0, 1]})
+    rules = ColumnRules(categories=("kind",))
+    with pytest.raises(InputError) as refused:
+        check_features(rows, "label", [], "visits", rules)
+    assert "'dose' is empty, 'kind' has nulls (1 rows)" in str(refused.value)
+    assert 'set impute = "median" in [data.columns] and data.without = ["dose"], or' in str(refused.value)
+    with pytest.raises(
+        InputError, match=r"'dose' has nulls \(2 rows\), .*set impute = \"median\" in \[data.columns\], or"
+    ):
+        check_features(rows, "label", [], "visits", rules, is_part=True)
+    check_features(rows, "label", [], "visits", ColumnRules(categories=("kind",), impute=0))
+
+
 def test_all_wrong_columns_are_named_at_once_with_their_keys() -> None:
     given = table().append_column("note", pa.array([f"text {row}" for row in range(ROWS)]))
     with pytest.raises(InputError) as refused:
@@ -251,7 +265,10 @@ def test_all_wrong_columns_are_named_at_once_with_their_keys() -> None:
         f"x.csv: 'dose' has nulls ({nulls} rows), 'kind' is string, 'age'"
     )
     assert "'day' is date32[day], 'note' is string: must be numbers without missing values" in message
-    assert 'set categories = ["kind"], dates = ["day"], impute = "median" in [data.columns]' in message
+    assert (
+        'set categories = ["kind"], dates = ["day"], impute = "median" in [data.columns] and data.without = ["note"]'
+        in message
+    )
     assert 'data.without = ["dose", "kind", "age", "day", "note"]' in message
     check_features(given, "label", {"ward", "note"}, "x.csv", RULES)
 
