@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from partitioning.common.checks import Integers
-from partitioning.common.errors import InputError, listing, suggestion
+from partitioning.common.errors import InputError, excerpt, listing, suggestion
 
 Label = int | str | bool
 
@@ -33,7 +33,7 @@ def check_columns(schema: pa.Schema, label: str, *, name: str) -> None:
     if (twice := repeated(names)) is not None:
         raise InputError(f"{name} has several columns named {twice!r}: rename them")
     if label not in names:
-        raise InputError(f"{name} has no column {label!r}: its columns are {listing(names)}" + suggestion(label, names))
+        raise InputError(f"{name} has no column {label!r}: its columns are {excerpt(names)}" + suggestion(label, names))
     kind = value_type(schema.field(label).type)
     if pa.types.is_null(kind):
         raise InputError(f"{name} has no rows, or no label in any: give at least one sample")

@@ -3,6 +3,9 @@
 import difflib
 from collections.abc import Iterable
 
+MOST_NAMES = 12
+"""Most columns, sites or domains that a message lists. A table may have thousands of columns."""
+
 LONGEST_WORD = 100
 """Most characters of a name that is compared with others."""
 
@@ -36,6 +39,12 @@ class ElsewhereError(InputError):
 def listing(allowed: Iterable[str]) -> str:
     """Join names for a message: `'a', 'b'`, or `nothing` without names."""
     return ", ".join(repr(name) for name in allowed) or "nothing"
+
+
+def excerpt(names: Iterable[str], most: int = MOST_NAMES) -> str:
+    """Join names as `listing` does; of more than `most`, the first ones and the number of all."""
+    every = list(names)
+    return listing(every) if len(every) <= most else f"{listing(every[:most])}, ... ({len(every)} in all)"
 
 
 def suggestion(word: str, allowed: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from partitioning.common.checks import whole
 from partitioning.common.columns import describe, is_image, labels_of
-from partitioning.common.errors import InputError, listing, suggestion
+from partitioning.common.errors import InputError, excerpt, listing, suggestion
 from partitioning.making.arranging import MEMORY, arrange_samples, gather_batches
 from partitioning.making.dealing import Assignment, deal
 from partitioning.making.options import PartitionOptions
@@ -233,7 +233,7 @@ def _check_domains(parts: Parts, tests: Tests) -> None:
     for name in tests:
         if known and name is not None and name not in known:
             raise InputError(
-                f"test names the domain {name!r}, which no client has: choose {listing(known)}"
+                f"test names the domain {name!r}, which no client has: choose {excerpt(known)}"
                 + suggestion(name, known)
             )
 

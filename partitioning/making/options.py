@@ -6,7 +6,7 @@ from typing import Any
 
 from partitioning.common.checks import read_seed, share, whole
 from partitioning.common.columns import check_columns, is_image, is_label
-from partitioning.common.errors import InputError, listing, suggestion
+from partitioning.common.errors import InputError, excerpt, listing, suggestion
 from partitioning.schemes.registry import SCHEMES, UNLABELLED, check_clients, parameters, resolve, takes
 from partitioning.sources.joined import JoinedSource
 from partitioning.sources.source import Source
@@ -124,7 +124,7 @@ class PartitionOptions:
         for name in (*self.dividing_columns(resolved), *self.features):
             if name not in known:
                 raise InputError(
-                    f"{source.name} has no column {name!r}: choose {listing(known)}" + suggestion(name, known)
+                    f"{source.name} has no column {name!r}: choose {excerpt(known)}" + suggestion(name, known)
                 )
         return resolved
 
@@ -134,7 +134,7 @@ class PartitionOptions:
         if self.by is not None:
             if self.by not in names:
                 near = suggestion(self.by, names)
-                raise InputError(f"{source.name} has no column by = {self.by!r}: choose {listing(names)}{near}")
+                raise InputError(f"{source.name} has no column by = {self.by!r}: choose {excerpt(names)}{near}")
             if is_label(kind):
                 raise InputError(
                     f"by = {self.by!r} with classes in the label column {self.label!r}: is only for labels that are "

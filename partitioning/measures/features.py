@@ -10,7 +10,7 @@ import pyarrow as pa
 from partitioning.common.casting import is_number
 from partitioning.common.checks import Floats, Integers, whole
 from partitioning.common.columns import Label, class_codes, decoded, distinct, value_type
-from partitioning.common.errors import InputError, listing, suggestion
+from partitioning.common.errors import InputError, excerpt, suggestion
 
 MOST_CATEGORIES = 20
 """Largest number of distinct whole numbers that count as categories; more are bucketed."""
@@ -83,7 +83,7 @@ def describe_features(
     for name in names:
         if name not in columns:
             raise InputError(
-                f"features name {name!r}, which is no column: choose {listing(columns)}" + suggestion(name, columns)
+                f"features name {name!r}, which is no column: choose {excerpt(columns)}" + suggestion(name, columns)
             )
         if list(names).count(name) > 1:
             raise InputError(f"features name {name!r} more than once: name each column once")

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from partitioning.common.checks import Integers, whole
 from partitioning.common.columns import describe
-from partitioning.common.errors import ElsewhereError, InputError, listing, suggestion
+from partitioning.common.errors import ElsewhereError, InputError, excerpt, suggestion
 from partitioning.common.paths import read_parquet, regular
 from partitioning.measures.features import split_counts
 from partitioning.store.clients import ClientTable
@@ -186,7 +186,7 @@ class Population:
         known = sorted(self.sites.unique().to_pylist())
         for site in self._present_sites:
             if site not in known:
-                raise InputError(f"{self.path} has no site {site!r}: choose {listing(known)}{suggestion(site, known)}")
+                raise InputError(f"{self.path} has no site {site!r}: choose {excerpt(known)}{suggestion(site, known)}")
         return _read_only(np.isin(np.asarray(self.sites, dtype=object), self._present_sites))
 
     @property

@@ -70,7 +70,7 @@ class UnknownError(InputError):
     ) -> None:
         self.what, self.name, self.allowed = what, name, list(allowed)
         names = list(dict.fromkeys(self.allowed))
-        listed = names if len(names) <= most else [*names[: most - 2], "...", names[-1]]
+        listed = names if len(names) <= most else [*names[: most - 2], "...", f"{names[-1]} ({len(names)} in all)"]
         question = nearest or suggestion(name, names).removeprefix("; ")
         key = what.partition(" ")[0]
         kind = LISTED.get(key)

@@ -185,9 +185,20 @@ def test_wrong_requests_are_one_line_and_leave_nothing(tmp_path, options, messag
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_long_list_of_columns_is_cut(tmp_path):
+    wide = table()
+    for number in range(80):
+        wide = wide.append_column(f"reading {number}", wide["row"])
+    named = {"scheme": "natural", "column": "labl"}
+    for options in ({"scheme": "iid", "clients": 2, "label": "labl"}, named):
+        with pytest.raises(InputError, match=r"in all\); did you mean 'label'\?") as caught:
+            partitioning.make(wide, tmp_path / "p", **options)
+        assert len(str(caught.value)) < 400
+
+
 def test_sources_with_other_columns_are_refused(tmp_path):
     sources = [TableSource(table(), "a"), TableSource(table().drop_columns(["row"]), "b")]
-    with pytest.raises(InputError, match=r"b has the columns .* and a has"):
+    with pytest.raises(InputError, match=r"b lacks 'row', unlike a: give sources with the same"):
         partitioning.make(sources, tmp_path / "p", scheme="domains")
     with pytest.raises(InputError, match="two sources are named 'a'"):
         partitioning.make(sources[:1] * 2, tmp_path / "p", scheme="domains")
