@@ -7,7 +7,7 @@ import pyarrow as pa
 from partitioning.common.casting import cast_like, is_text, value_without_cast
 from partitioning.common.columns import check_columns, check_rows, check_values
 from partitioning.common.errors import InputError
-from partitioning.sources.source import describe_columns
+from partitioning.sources.source import difference
 from partitioning.store.writing import test_file_name
 
 Tests = Mapping[str | None, pa.Table]
@@ -49,8 +49,8 @@ def _check_test(test: pa.Table, schema: pa.Schema, label: str, title: str, missi
     check_values(test, name=title, missing=missing)
     if test.schema.names != schema.names:
         raise InputError(
-            f"{title} has the columns {describe_columns(test.schema)} and the samples have "
-            f"{describe_columns(schema)}: give both the same names, in the same order"
+            f"{title} {difference(test.schema, schema)}, unlike the samples: give both the same names, in the same "
+            "order"
         )
     test = cast_like(test, schema)
     for field in schema:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from partitioning.common.errors import InputError
-from partitioning.sources.source import Source, describe_columns
+from partitioning.sources.source import Source, difference
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class JoinedSource:
         for part in self.parts[1:]:
             if part.schema.names != first.schema.names or part.schema.types != first.schema.types:
                 raise InputError(
-                    f"{part.name} has the columns {describe_columns(part.schema)} and {first.name} has "
-                    f"{describe_columns(first.schema)}: give sources with the same names and types, in the same order"
+                    f"{part.name} {difference(part.schema, first.schema)}, unlike {first.name}: give sources with the "
+                    "same names and types, in the same order"
                 )
         names = [part.name for part in self.parts]
         if repeated := next((name for name in names if names.count(name) > 1), None):

@@ -10,11 +10,14 @@ import pyarrow as pa
 
 from partitioning.common.bounds import check_column_count, check_expansion, check_row_count
 from partitioning.common.columns import repeated
-from partitioning.common.errors import InputError
+from partitioning.common.errors import InputError, excerpt
 from partitioning.common.unreadable import UNREADABLE
 
 BATCH_BYTES = 16 * 2**20
 """Approximate limit of a batch in bytes; a single larger row, or a larger block of the file, exceeds it."""
+
+FEW_NAMES = 4
+"""Most columns that an error message about two tables lists of each."""
 
 
 class Source(Protocol):
@@ -123,6 +126,14 @@ def record_bytes(batch: pa.RecordBatch) -> int:
     return size
 
 
-def describe_columns(schema: pa.Schema) -> str:
-    """Name all columns and their types for an error message."""
-    return ", ".join(f"{field.name} ({field.type})" for field in schema)
+def difference(schema: pa.Schema, other: pa.Schema) -> str:
+    """Return the first difference of a table's columns from another's for an error message; "" if there is none."""
+    more, fewer = ([n for n in one.names if n not in two.names] for one, two in ((schema, other), (other, schema)))
+    if more or fewer:
+        found = {f"has the column{'s' if more[1:] else ''}": more, "lacks": fewer}
+        return " and ".join(f"{verb} {excerpt(names, FEW_NAMES)}" for verb, names in found.items() if names)
+    kinds = {field.name: field.type for field in other}
+    for field in schema:
+        if field.type != kinds[field.name]:
+            return f"has the column {field.name!r} as {field.type} instead of {kinds[field.name]}"
+    return "" if schema.names == other.names else "has the columns in another order"

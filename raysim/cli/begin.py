@@ -14,17 +14,19 @@ import pyarrow.compute as pc
 from algorithms.training.loss import LabelKind
 from partitioning import Population
 from partitioning.common.columns import check_text, distinct, is_label, repeated
-from partitioning.common.errors import listing, suggestion
+from partitioning.common.errors import excerpt, listing, suggestion
 from partitioning.common.text import printable, word
+from partitioning.sources.joined import JoinedSource
 from partitioning.sources.layout import arranged
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import Source
 from partitioning.store.manifest import MANIFEST
 from raysim.cli.table_facts import ColumnFacts, facts_of
 from raysim.common.errors import InputError, unknown
-from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, SHIFTED, check_dataset, is_path
+from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, HUB, SHIFTED, check_dataset, is_path
 from raysim.data.columns import missing_rows
 from raysim.data.features import ArrayColumn, ImageColumn, check_label, form_of, is_number
+from raysim.data.hub import tables_in
 from raysim.data.targets import is_sequence, label_kind
 
 TEXT = "text"
@@ -56,6 +58,9 @@ LABELS_IN_WORDS: Mapping[LabelKind, str] = {
 
 MOST_CLASSES = 8
 """Most classes that a comment lists."""
+
+TEST = re.compile(r"(?<![a-z])(test|val|valid|validation|dev|eval)(?![a-z])")
+"""Names of a folder's files that are a test set of the hub."""
 
 LEAST_OWNERS, MOST_OWNERS = 3, 3
 """Fewest different texts of a column that may say whose a row is, and most such columns in comments."""
@@ -150,10 +155,15 @@ def _facts(data: str, label: str | None) -> Facts:
     if path.is_dir() and (path / MANIFEST).is_file():
         few = Population.open(path).manifest.counts.clients <= FEW_CLIENTS
         return Facts({"population": str(path)}, "clients made earlier", "mlp", few=few, made=True, test=True)
+    if path.is_dir() and (tables := tables_in(path)):
+        facts = _of_table(JoinedSource(tuple(map(open_source, tables))), str(path), label)
+        dataset = f"{HUB}{path if path.is_absolute() else f'./{path}'}"
+        has_test = any(TEST.search(table.stem) for table in tables)
+        return replace(facts, data={**facts.data, "dataset": dataset}, test=has_test)
     if path.is_dir():
         return Facts({"dataset": f"{FOLDER}{path}"}, "images by class", "cnn", sizes=True)
     if path.is_file():
-        return _of_table(path, label)
+        return _of_table(open_source(path), str(path), label)
     if is_path(data) or data.startswith((FILE, FOLDER)):
         folder = path.parent
         near = suggestion(path.name, (each.name for each in folder.iterdir())) if folder.is_dir() else ""
@@ -181,11 +191,10 @@ def _facts(data: str, label: str | None) -> Facts:
     )
 
 
-def _of_table(path: Path, label: str | None) -> Facts:
-    source = open_source(path)
+def _of_table(source: Source, path: str, label: str | None) -> Facts:
     if (twice := repeated(source.schema.names)) is not None:
         raise InputError(f"{path} has several columns named {twice!r}: give each its own name")
-    label = _label({field.name: field.type for field in source.schema}, label, str(path))
+    label = _label({field.name: field.type for field in source.schema}, label, path)
     schema, labels = _schema(source, label, path)
     others = [name for name in schema.names if name != label]
     classes, two = _classes(source, label) if labels == "class" else (LABELS_IN_WORDS[labels], False)
@@ -223,7 +232,7 @@ def _of_table(path: Path, label: str | None) -> Facts:
     )
 
 
-def _schema(source: Source, label: str, path: Path) -> tuple[pa.Schema, LabelKind]:
+def _schema(source: Source, label: str, path: str) -> tuple[pa.Schema, LabelKind]:
     """Return the columns as models read them, in which lists of one length are arrays, and the kind of the labels.
 
     Raises:
@@ -233,7 +242,7 @@ def _schema(source: Source, label: str, path: Path) -> tuple[pa.Schema, LabelKin
     if first is None:
         raise InputError(f"{path} has no rows: must have samples; add some")
     schema = arranged(pa.Table.from_batches([first]), label).schema
-    check_label(schema, label, str(path))
+    check_label(schema, label, path)
     return schema, label_kind(schema, label)
 
 
@@ -272,7 +281,7 @@ def _label(fields: dict[str, pa.DataType], label: str | None, where: str) -> str
     able = [names[name] for name in LABELS if name in names]
     if not able:
         raise InputError(
-            f"{where} has no column named like a label: must be named by --label; it has {listing(list(fields)[:20])}"
+            f"{where} has no column named like a label: must be named by --label; it has {excerpt(fields)}"
         )
     return able[0]
 

@@ -118,8 +118,8 @@ def show_text(text: str) -> None:
 def init(data: str, file: Path, label: str | None) -> None:
     """Write a commented experiment file for your data.
 
-    DATA is a table, a folder of images by class, a population, or a name from `raysim list datasets`. FILE.toml is new;
-    by default it is experiment.toml. `-` prints the file in place of writing it.
+    DATA is a table, a folder of a table's files or of images by class, a population, or a name from `raysim list
+    datasets`. FILE.toml is new; by default it is experiment.toml. `-` prints the file in place of writing it.
     """
     from partitioning.common.disk import write_whole
     from raysim.cli.begin import experiment_for

@@ -12,6 +12,7 @@ from algorithms import Purpose, generator
 from partitioning.common.casting import cast_like
 from partitioning.common.columns import value_type
 from partitioning.sources.memory import Tables
+from partitioning.sources.source import difference
 from raysim.common.errors import InputError
 from raysim.data.arrays import flat, take_rows
 from raysim.data.columns import PLAIN, ColumnRules
@@ -117,8 +118,8 @@ def _joined(tables: Mapping[str, pa.Table], label: str, dividing: Sequence[str],
     for name, table in zip(tables, made, strict=True):
         if table.schema.names != schema.names or table.schema.types != schema.types:
             raise InputError(
-                f"{name} has the columns {_listed(table.schema)}, but {first} has {_listed(schema)}: "
-                "give all the same names, with values of the same types"
+                f"{name} {difference(table.schema, schema)}, unlike {first}: give all the same names, with values of "
+                "the same types"
             )
     # Equal types may still name a list's inner field differently: Parquet says "element", memory "item".
     return pa.concat_tables([table.cast(schema) for table in made])
@@ -174,8 +175,3 @@ def _with_encoded_images(table: pa.Table, label: str, dividing: Sequence[str], n
 
 def _put(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
     return table.set_column(table.schema.get_field_index(name), name, values)
-
-
-def _listed(schema: pa.Schema) -> str:
-    listed = [f"{field.name} ({field.type})" for field in schema]
-    return ", ".join(listed if len(listed) <= 8 else [*listed[:8], "..."])

@@ -3,8 +3,8 @@
 import json
 import logging
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 from partitioning.common.paths import expanded
 from partitioning.sources.memory import TRAIN, Tables, tables_of
+from partitioning.sources.opening import open_source
+from partitioning.sources.source import Source, difference
 from raysim.common.distribution import require
 from raysim.common.errors import InputError
 from raysim.common.hub import LONGEST, check_data_folder, is_inside, own_places, quiet_hub, reason_of
@@ -84,16 +86,19 @@ def by_features(tables: Tables, label: str | None, others: Collection[str], wher
     return (train, test), label
 
 
-def is_hub_folder(path: Path) -> bool:
-    """Return whether a folder has Parquet files where the hub keeps them."""
-    return any(next(path.glob(pattern), None) for pattern in ("*.parquet", "data/*.parquet"))
+def tables_in(folder: Path) -> list[Path]:
+    """Return the Parquet files of a folder where the hub keeps them, or else its CSV files if it has no folders."""
+    patterns = ["*.parquet", "data/*.parquet"]
+    if not any(each.is_dir() for each in folder.glob("*")):  # beside images by class, a CSV file is no data set
+        patterns.append("*.csv")
+    return next((found for pattern in patterns if (found := sorted(folder.glob(pattern)))), [])
 
 
 def _load(dataset: str, name: str, config: str | None, revision: str | None, cache: str | None) -> Mapping[str, Any]:
     require("datasets", f"data.dataset = {dataset!r}")
     import datasets  # late, because it takes seconds
 
-    places: list[Path] = []
+    places, named = list[Path](), list[str]()
     if is_folder := Path(name).is_absolute():
         check_data_folder("data.dataset", Path(name))
         places = own_places(Path(name))
@@ -115,8 +120,28 @@ def _load(dataset: str, name: str, config: str | None, revision: str | None, cac
         reason = reason_of(error.__cause__ or error if is_wrapped else error)
         remedy = "check the name, the network, and HF_HUB_OFFLINE and HF_TOKEN"
         if is_folder:
+            reason = _differing(list(map(Path, named)), reason) or reason
             remedy = f"correct the files in {name}" + (", or name another configuration" if config else "")
         raise InputError(f"data.dataset = {dataset!r} cannot be loaded ({reason}): {remedy}") from error
+
+
+def _differing(files: Sequence[Path], reason: str) -> str:
+    """Return in words how the columns of a file differ from those of the first one; "" if no file is known to.
+
+    Args:
+        files: files of the data set.
+        reason: error of the library, which may quote a value.
+    """
+    value = re.search(r"string: ('.*') as", reason)
+    first: Source | None = None
+    for file in files:
+        with suppress(InputError):  # a kind of file that only the library reads
+            source = open_source(file)
+            first = first or source
+            if found := difference(source.schema, first.schema):
+                such = f", such as {value[1]}" if value else ""
+                return f"{file.name} {found}{such}, unlike {first.name}: must be the same in all files"
+    return ""
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from raysim.data.columns import PLAIN, ColumnRules
 from raysim.data.domains import DOMAIN, join, split_by_domain
 from raysim.data.features import LABEL, check_label, features
 from raysim.data.folders import read_folder
-from raysim.data.hub import by_features, is_hub_folder, read_hub
+from raysim.data.hub import by_features, read_hub, tables_in
 from raysim.data.memory import HeldData
 from raysim.data.reading import check_values
 from raysim.data.sets.synthetic import read_synthetic
@@ -237,7 +237,7 @@ def _read_own(dataset: str, prefix: str, root: Path, use: TableUse) -> LoadedDat
     if "" in named:
         raise InputError(f"{dataset!r} has an empty path: must be {prefix}PATH, or {prefix}PATH,PATH; name each")
     paths = [root / expanded("data.dataset", path) for path in named]
-    if hub := next((path for path in paths if is_hub_folder(path)), None):
+    if hub := next((path for path in paths if tables_in(path)), None):
         raise InputError(
             f"{hub} is a folder in the hub's layout: must begin with {HUB}; write {f'{HUB}{hub.absolute()}'!r}"
         )

@@ -66,6 +66,21 @@ def test_an_experiment_on_a_table_names_its_columns_and_runs(folder: Path) -> No
     assert raysim("run", "first.toml", "--inline", "--out", "run", "--set", "rounds=1").exit_code == 0
 
 
+@pytest.mark.parametrize("names", [["0.parquet", "1.parquet"], ["0.csv", "1.csv"], ["train.parquet", "test.parquet"]])
+def test_an_experiment_on_a_table_in_several_files_runs(folder: Path, names: list[str]) -> None:
+    Path("visits").mkdir()
+    for name, day in zip(names, (1, 2), strict=True):
+        part = table(day=[date(2026, 1, day)] * 120)
+        (pq.write_table if "parquet" in name else pyarrow.csv.write_csv)(part, f"visits/{name}")
+    raw = tomllib.loads(experiment_for("visits", "x.toml"))
+    assert raw["data"]["dataset"] == "hf:./visits" and ("test" in raw["data"]) == ("0" in names[0])
+    assert raw["data"]["columns"] == {"dates": ["day"]} and raw["partition"]["column"] == "ward"
+    assert tried(raw)
+    Path("visits/0.png").mkdir()  # a CSV file beside images by class is no data set
+    is_table = "parquet" in names[0]
+    assert experiment_for("visits", "x.toml").count("hf:./visits") == is_table
+
+
 def test_signs_of_missing_values_are_proposed_and_the_experiment_runs(folder: Path) -> None:
     dose = [str(each) for each in range(118)]
     pq.write_table(table(amount=[*dose, "?", "n/a"]), "signs.parquet")

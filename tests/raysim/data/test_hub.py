@@ -60,6 +60,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     part(9).to_parquet(folder / "data" / "train-00000-of-00001.parquet")
     part(4).to_parquet(folder / "data" / "test-00000-of-00001.parquet")
     (folder / "README.md").write_text(README)
+    (folder.parent / "visits").mkdir()
+    (folder.parent / "visits" / "0.csv").write_text("a,label\n1,0\n")
     return folder
 
 
@@ -119,6 +121,7 @@ REFUSED = {
     "hf:./insects:only": "has no split 'train', but 'test'",
     "folder:insects": "is a folder in the hub's layout: must begin with hf:",
     "file:insects": "is a folder in the hub's layout: must begin with hf:",
+    "file:visits": "is a folder in the hub's layout: must begin with hf:",
 }
 
 
@@ -137,6 +140,22 @@ def test_a_damaged_file_of_a_folder_is_named_by_its_fault(tmp_path: Path, capfd:
     assert "ParserError: " in text and text.endswith(f": correct the files in {tmp_path}") and "network" not in text
     assert capfd.readouterr() == ("", "")
     assert not datasets.are_progress_bars_disabled()
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        ("a,b,c,label\n1,2,3,0\n", "(1.csv has the columns 'b', 'c' and lacks 'd', unlike 0.csv: must be the same"),
+        ("a,d,label\n1.5,2,0\n", "(1.csv has the column 'a' as double instead of int64, unlike 0.csv: must be"),
+        ('a,d,label\n1,"2,5",0\n', "(1.csv has the column 'd' as string instead of int64, such as '2,5', unlike 0.csv"),
+    ],
+)
+def test_files_that_differ_are_named_with_their_column(tmp_path: Path, second: str, message: str) -> None:
+    (tmp_path / "0.csv").write_text("a,d,label\n1,2,0\n3,4,1\n")
+    (tmp_path / "1.csv").write_text(second)
+    with pytest.raises(InputError) as caught:
+        load(f"hf:{tmp_path}")
+    assert message in str(caught.value) and str(caught.value).endswith(f": correct the files in {tmp_path}")
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
