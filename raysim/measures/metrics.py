@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from algorithms.core.returned import Returned, name_of
 from algorithms.training.loss import LabelKind
+from raysim.common.errors import InputError
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
@@ -93,7 +94,14 @@ class Score:
 
     @classmethod
     def _of(cls, function: Callable[[list[Any]], Any], counts: Sequence[Mapping[str, NDArray[Any]]]) -> Score:
-        """Apply a function to the arrays of equal names."""
+        """Apply a function to the arrays of equal names; raise InputError if a metric's sums differ in their number."""
+        for name in counts[0].keys() - COUNTS:
+            numbers = sorted({each[name].shape[-1] - 1 for each in counts})
+            if len(numbers) > 1:
+                raise InputError(
+                    f"metric {name!r} of evaluate.metrics: must give the same number of values for every sample, and "
+                    f"gives {' or '.join(map(str, numbers))}; correct its `sums`"
+                )
         done = {name: function([each[name] for each in counts]) for name in counts[0]}
         correct, labels, predicted, loss = (done.pop(name) for name in COUNTS)
         return cls(correct, labels, predicted, loss, sums=done)

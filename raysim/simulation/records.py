@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from algorithms import RoundReport, State
+from partitioning.common.errors import excerpt
 from raysim.common.errors import StoppedError
 from raysim.common.log import LOG
 from raysim.fleet import RunFleet
@@ -136,6 +137,9 @@ class Records:
         if deadline is not None and result.bytes_down and not result.bytes_up:
             text = f"no client update arrived within algorithm.deadline = {deadline}, so the model never changed"
             self._tell(logging.WARNING, f"{text}; set a longer deadline")
+        if never := [column for column in self.progress.latest if column not in result.history.best]:
+            text = f"{excerpt(never)}: NaN or infinite in every evaluation; check the metric, or lower local.lr"
+            self._tell(logging.WARNING, text)
         for text in self._selection.notices(result.history, done, result.stopped_early):
             self._tell(logging.INFO, text)
         return self.progress.chosen, result

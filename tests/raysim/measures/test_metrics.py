@@ -9,6 +9,7 @@ import torch
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, jaccard_score, roc_auc_score
 
 from algorithms import InputError
+from raysim.common.errors import InputError as RunInputError
 from raysim.measures.metrics import (
     METRICS,
     Metric,
@@ -215,3 +216,13 @@ def test_an_own_metric_that_keeps_something_on_itself_is_refused() -> None:
         metric.sums(torch.zeros(2, 3), torch.zeros(2))
     with pytest.raises(InputError, match=r"must keep nothing on itself, and sets 'valued' .*; compute it anew"):
         metric.value(score)
+
+
+def test_an_own_metric_of_another_number_of_values_in_each_call_is_named() -> None:
+    none = np.zeros((1, 2), np.int64)
+    one, two = (Score(none, none, none, np.zeros(1), sums={"odd": np.ones((1, width))}) for width in (2, 4))
+    for joined in (lambda: Score.joined([one, two]), lambda: one + two):
+        with pytest.raises(
+            RunInputError, match=r"metric 'odd' of evaluate\.metrics: must give .* gives 1 or 3; correct"
+        ):
+            joined()

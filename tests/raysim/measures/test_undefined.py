@@ -9,9 +9,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from raysim.watching.progress import Watcher
 from tests.kit.runs import quick_run
 
 METRICS = ["accuracy", "loss", "auc"]
+
+
+class Notices(Watcher):
+    """Keep the notices."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def notice(self, text: str) -> None:
+        self.texts.append(text)
 
 
 @pytest.fixture
@@ -46,7 +57,10 @@ def test_a_diverged_metric_is_not_a_number(experiment: dict[str, Any], tmp_path:
     long = pa.table({"x": 1e15 * labels, "y": 1e15 - labels, "label": labels})
     pq.write_table(long, experiment["data"]["dataset"].removeprefix("file:"))
     changed = {**experiment, "rounds": 1, "local": {"lr": 1e12}}
-    run = quick_run(changed, tmp_path / "run", inline=True)
+    watcher = Notices()
+    run = quick_run(changed, tmp_path / "run", inline=True, watcher=watcher)
+    (text,) = (text for text in watcher.texts if "every evaluation" in text)
+    assert "'local_loss', 'local_auc', " in text and "accuracy" not in text
     table = pq.read_table(run.folder / "fedavg" / "metrics.parquet")
     for name in ("local_loss", "local_mean_loss", "local_auc", "local_mean_auc"):
         assert np.isnan(table[name][-1].as_py()), name
