@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from partitioning.common.text import word
 from raysim.common.errors import InputError, every
 from raysim.common.names import check_new, is_bare
 from raysim.config.data import OWN_FILES, DataTable
@@ -30,7 +31,7 @@ def check_run(
         found = Experiment.of(read(file, changes), module_folders(file))
         every(
             {
-                "data": lambda: _check_data(found.data),
+                "data": lambda: _check_data(found.data, file),
                 "place": lambda: RunOptions(actors, inline, address).placed(found),
                 "devices": lambda: found.devices and found.devices.source,
             }
@@ -57,8 +58,13 @@ def check_study(file: str, changes: Iterable[str]) -> None:
         Study.of(read_study(file, changes), module_folders(file))
 
 
-def _check_data(data: DataTable) -> None:
-    """Check that the data set's name is known, or that its file is there; likewise for a test set."""
+def _check_data(data: DataTable, file: str) -> None:
+    """Check that the data set's name is known, or that its file is there; likewise for a test set.
+
+    Args:
+        data: table of the experiment.
+        file: path of the experiment file, or name of a recipe.
+    """
     for key, dataset in (("dataset", data.dataset), ("test", data.test)):
         if not isinstance(dataset, str):
             continue
@@ -67,4 +73,9 @@ def _check_data(data: DataTable) -> None:
         for name in dataset[form.end() :].split(",") if form else ():
             path = Path(data.root or "") / Path(name.strip()).expanduser()
             if name.strip() and not path.exists():
-                raise InputError(f"data.{key} = {dataset!r}: {path} is missing; check the path")
+                folder = Path(file).parent
+                remedy = "check the path"
+                if (folder / name.strip()).exists() and Path(file).is_file():
+                    given = word(f"data.root={folder}")
+                    remedy = f"a file of that name lies beside the experiment file: add --set {given}"
+                raise InputError(f"data.{key} = {dataset!r}: {path} is missing; {remedy}")

@@ -10,6 +10,7 @@ import tomli_w
 from partitioning.cli.commands import main as partitioning_main
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
+from raysim.cli.early import check_run
 
 
 def ended(*words: str) -> int:
@@ -45,6 +46,22 @@ def test_a_folder_with_a_colon_is_a_folder(name: str, here: Path) -> None:
         f"raysim devices make --clients 4 --out {name}/devices.parquet",
     ]
     assert [command for command in commands if ended(*command.split())] == []
+
+
+def test_a_table_beside_the_experiment_file_is_found_by_the_remedy(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "sub").mkdir()
+    (here / ONE / "table.parquet").rename(here / "sub" / "table.parquet")
+    (here / "sub" / "first.toml").write_text('[data]\ndataset = "file:table.parquet"\n')
+    assert ended("raysim", "run", "sub/first.toml") == 2
+    said = capsys.readouterr().err
+    assert (
+        f"{here / 'table.parquet'} is missing; a file of that name lies beside the experiment file: add --set" in said
+    )
+    check_run("sub/first.toml", [said.split()[-1]], None, None)
+    (here / "sub" / "table.parquet").unlink()
+    assert ended("raysim", "run", "sub/first.toml") == 2 and "missing; check the path" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("undrawn")
