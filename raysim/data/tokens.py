@@ -35,6 +35,9 @@ TOKENS, NEXT = "tokens", "next"
 BATCH_ROWS = 256
 """Rows that are encoded in one call, because a tokenizer's own result takes many times the memory of its tokens."""
 
+CHARACTER_BYTES = 100
+"""Bytes that a tokenizer of the hub takes for each character of one call: some 400 for a token of four."""
+
 Encode = Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.int32]]]
 
 
@@ -161,6 +164,9 @@ class Tokenizer:
         def encode(rows: Sequence[Sequence[str]]) -> Sequence[NDArray[np.int32]]:
             cut = {"truncation": True, "max_length": self.length} if special else {"verbose": False}
             columns = [list(column) for column in zip(*rows, strict=True)]
+            size = sum(len(text) for column in columns for text in column)
+            where = f"data.text.tokenizer = {self.name!r} on {len(rows)} rows of {size:,} characters"
+            check_memory(where, CHARACTER_BYTES * size)
             with _refused(self.name, "applied"):
                 encoded = tokenizer(*columns, add_special_tokens=special, **cut)["input_ids"]
             return [np.array(ids[:most], np.int32) for ids in encoded]

@@ -128,6 +128,13 @@ def test_wrong_text_is_refused_in_one_line(tokenizer: Tokenizer, message: str, t
     assert "\n" not in str(caught.value)
 
 
+def test_a_text_too_long_for_one_call_of_a_tokenizer_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("partitioning.common.bounds.free_memory", lambda: 10**6)
+    table = pa.table({"text": ["word " * 2000], "label": [0]})
+    with pytest.raises(InputError, match=r"on 1 rows of 10,000 characters needs .* give fewer or smaller samples"):
+        Tokenizer(str(folder))(table, "label", [], [])
+
+
 def test_names_of_added_columns_are_refused() -> None:
     table = TABLE.rename_columns(["text", "tokens", "next"])
     for tokenizer, label in ((Tokenizer(), "tokens"), (Tokenizer(predict="next-token"), "text")):
