@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import unwrap
@@ -130,6 +130,19 @@ class Returned:
 
     def _no_number(self, what: str, value: object) -> InputError:
         return self.fault(f"return numbers, and {what} is a {type(value).__name__}")
+
+    def tried(self, call: Callable[[], object], remedy: str) -> None:
+        """Call the code twice before a run; raise InputError if the second call changes an attribute of it.
+
+        The first call may fill a cache. During a run such a check would take longer than the calls.
+
+        Args:
+            call: call of the code.
+            remedy: place for a value that the code keeps.
+        """
+        call()
+        with self.keeping_nothing(remedy):
+            call()
 
     @contextmanager
     def keeping_nothing(self, remedy: str) -> Iterator[None]:

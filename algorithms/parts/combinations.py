@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import partial
 from inspect import signature
 
 from algorithms.core.errors import InputError
 from algorithms.core.report import REPORTED
-from algorithms.core.returned import encodes, is_own, name_of, names_of
+from algorithms.core.returned import Returned, encodes, is_own, name_of, names_of
 from algorithms.parts.arrivals import Arrivals
 from algorithms.parts.conflicts import LATER, PAIRS
 from algorithms.parts.option import Conflict, Option, Parts
@@ -58,13 +59,19 @@ def _check_arrivals(parts: Parts) -> None:
 
 
 def _check_needs(parts: Parts) -> None:
-    """Try the weighting on a report without further entries."""
+    """Try the weighting on a report without further entries; an own one may keep nothing on itself."""
+    weighting = parts.weighting
     given = (*REPORTED, "staleness") if isinstance(parts.schedule, Arrivals) else REPORTED
+    report = dict.fromkeys((*given, *parts.needs), 1.0)
     try:
-        parts.weighting(dict.fromkeys((*given, *parts.needs), 1.0))
+        if is_own(weighting):
+            own = Returned(f"weighting = {name_of(weighting)!r}", weighting)
+            own.tried(partial(weighting, report), "compute it from the report alone")
+        else:
+            weighting(report)
     except KeyError as error:
         raise InputError(
-            f"weighting = {parts.weighting}: must read only {', '.join(given)} and the entries named by its "
+            f"weighting = {weighting}: must read only {', '.join(given)} and the entries named by its "
             f"property `needs`, and reads {error}; name it there"
         ) from None
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 
 from algorithms.core.errors import InputError, require, require_one
 from algorithms.core.report import Report
-from algorithms.core.returned import Returned, is_own, name_of
+from algorithms.core.returned import Returned, name_of
 
 Weighting: TypeAlias = Callable[[Report], float]
 """Return the weight of a client update, >= 0.
@@ -20,12 +20,10 @@ A weighting that reads more than the entries of every report names them in a pro
 
 
 def weight_of(weighting: Weighting, report: Report, client: int) -> float:
-    """Return the weight of a client update.
-
-    Raises:
-        InputError: it is no number >= 0, or a weighting of a user's own keeps something on itself.
-    """
-    weight = _own_weight(weighting, report) if is_own(weighting) else weighting(report)
+    """Return the weight of a client update; raise InputError if it is no number >= 0."""
+    weight = weighting(report)
+    if not isinstance(weight, float):
+        weight = Returned(f"weighting = {name_of(weighting)!r}", weighting).number("the weight", weight)
     if weight < 0 and isinstance(weighting, ClientLoss):  # a person sets the loss, not the part
         raise InputError(
             f"local.loss: must be >= 0, because client updates weigh by it, and is {weight:g} for client {client}; set "
@@ -36,14 +34,6 @@ def weight_of(weighting: Weighting, report: Report, client: int) -> float:
             f"weighting = {weighting}: must give weights >= 0, and gives client {client} {weight:g}; change the part"
         )
     return weight
-
-
-def _own_weight(weighting: Weighting, report: Report) -> float:
-    """Return the weight that a user's own weighting gives."""
-    returned = Returned(f"weighting = {name_of(weighting)!r}", weighting)
-    with returned.keeping_nothing("compute it from the report alone"):
-        weight = weighting(report)
-    return returned.number("the weight", weight)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -38,7 +39,10 @@ class OwnAugmentation:
         """Return the shape of changed samples, which stays; raise InputError if the function fails on zeros."""
         try:
             with one_input_error():
-                self(torch.zeros(1, *shape), torch.zeros(1, self.numbers))
+                Returned(f"data.augment = {self.name!r}", self.function).tried(
+                    partial(self, torch.zeros(1, *shape), torch.zeros(1, self.numbers)),
+                    "compute it anew for each sample, or make it in `__init__` if it never changes",
+                )
         except (InputError, KeyboardInterrupt):
             raise
         except BaseException as error:  # A user's own function may raise anything.
@@ -63,15 +67,13 @@ class OwnAugmentation:
 
     def _each(self, change: Change, values: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
         changed, rng = values.clone(), torch.Generator()
-        seeds = [high << HALF | low for high, low in (draws.double() * 2**HALF).long().tolist()]
-        returned = Returned(f"data.augment = {self.name!r}", change)
-        with returned.keeping_nothing("compute it anew for each sample, or make it in `__init__` if it never changes"):
-            each = [change(sample.clone(), rng.manual_seed(seed)) for sample, seed in zip(values, seeds, strict=True)]
-        for place, found in enumerate(each):
+        for place, (high, low) in enumerate((draws.double() * 2**HALF).long().tolist()):
+            found = change(values[place].clone(), rng.manual_seed(high << HALF | low))
             if not isinstance(found, torch.Tensor) or (found.shape, found.dtype) != (values.shape[1:], values.dtype):
                 wanted = f"{tuple(values.shape[1:])} of {values.dtype}"
                 tensor = isinstance(found, torch.Tensor)
                 given = f"{tuple(found.shape)} of {found.dtype}" if tensor else f"a {type(found).__name__}"
+                returned = Returned(f"data.augment = {self.name!r}", change)
                 raise returned.fault(f"return a tensor {wanted}, like the given one, and returns {given}")
             changed[place] = found
         return changed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -320,10 +320,6 @@ METRICS: Mapping[str, Metric] = {
 """Metrics by name; without labels each of them is undefined."""
 
 
-REMEDY = "compute it anew for each call, or make it in `__init__` if it never changes"
-"""Remedy for a user's own metric that keeps something on itself."""
-
-
 def own_metric(name: str, thing: Any) -> Metric:
     """Return a user's own metric.
 
@@ -333,27 +329,24 @@ def own_metric(name: str, thing: Any) -> Metric:
             whose `sums(outputs, y)` are numbers of each sample, [n, k], and whose `value(sums, samples)` is the metric.
     """
     kinds, function = (*CLASSES, *NUMBERS), getattr(thing, "sums", thing)
-    returned = Returned(f"evaluate.metrics = {name_of(thing)!r}", function)
 
     @wraps(function, assigned=(), updated=())  # so that errors find its place
     def sums(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        with returned.keeping_nothing(REMEDY):
-            found: torch.Tensor = function(outputs.clone(), y.clone())  # It may change them in place.
+        found: torch.Tensor = function(outputs.clone(), y.clone())  # It may change them in place.
         return found
 
     if not hasattr(thing, "sums"):
         return Metric(name, mean_of(name), kinds, sums)
 
-    of_value = replace(returned, thing=thing.value)
+    returned = Returned(f"evaluate.metrics = {name_of(thing)!r}", thing.value)
 
     def value(score: Score) -> Values:
         table = score.sums[name]
         flat = table.reshape(-1, table.shape[-1])
-        with of_value.keeping_nothing(REMEDY):
-            numbers = [
-                of_value.number("its `value`", thing.value(row[:-1].copy(), int(row[-1]))) if row[-1] else 0.0
-                for row in flat
-            ]
+        numbers = [
+            returned.number("its `value`", thing.value(row[:-1].copy(), int(row[-1]))) if row[-1] else 0.0
+            for row in flat
+        ]
         return Values(np.array(numbers).reshape(table.shape[:-1]), table[..., -1] > 0)
 
     return Metric(name, value, kinds, sums)

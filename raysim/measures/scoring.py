@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from inspect import unwrap
 from itertools import accumulate, groupby, pairwise
 from operator import add
@@ -16,7 +16,7 @@ from algorithms import Block, Function, Location, Output, Packed, Purpose, Resid
 from algorithms import InputError as AlgorithmInputError
 from algorithms.core.chunks import chunk_size
 from algorithms.core.clients import SamplePart
-from algorithms.core.returned import place_of
+from algorithms.core.returned import Returned, place_of
 from algorithms.core.sums import Sum
 from algorithms.parts.client_update import NO_INPUT, ClientUpdates
 from algorithms.training.batches import batch_losses
@@ -312,19 +312,27 @@ NOTHING = np.zeros(0, np.int64)
 
 
 def check_metrics(metrics: Sequence[Metric], outputs: torch.Tensor, y: torch.Tensor) -> None:
-    """Raise InputError if a user's own metric gives no number for each sample, or its `value` none for their sums.
+    """Raise InputError if a user's own metric gives no number for each sample, its `value` none, or keeps something.
 
     An error that it raises on these outputs and labels, which are made up, decides nothing: the run will tell.
     """
     for metric in metrics:
         if metric.sums is not None and METRICS.get(metric.name) is not metric:
+            own = Returned(f"metric {metric.name!r} of evaluate.metrics", unwrap(metric.sums))
             try:
-                sums = _numbers(metric, outputs.double(), y).sum(0)
-                metric.value(Score(NOTHING, NOTHING, NOTHING, np.zeros(()), sums={metric.name: sums}))
+                own.tried(
+                    partial(_tried, metric, outputs.double(), y),
+                    "compute it anew for each call, or make it in `__init__` if it never changes",
+                )
             except (InputError, AlgorithmInputError):
                 raise
             except Exception:
                 continue
+
+
+def _tried(metric: Metric, outputs: torch.Tensor, y: torch.Tensor) -> None:
+    sums = _numbers(metric, outputs, y).sum(0)
+    metric.value(Score(NOTHING, NOTHING, NOTHING, np.zeros(()), sums={metric.name: sums}))
 
 
 def _labels_of(y: torch.Tensor, owners: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], ...]:

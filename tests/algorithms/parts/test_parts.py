@@ -1,6 +1,7 @@
 """The small parts: schedule, server, weighting, sharing, keys, personal state."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from algorithms import (
     Rounds,
     Samples,
     Sharing,
+    fedavg,
     fedbn,
     generator,
     radfed,
@@ -32,7 +34,6 @@ from algorithms import (
     torch_seed,
 )
 from algorithms.core.batch_norm import refuses_single
-from algorithms.parts.weighting import weight_of
 from tests.kit.federation import perceptron
 
 
@@ -239,7 +240,19 @@ class Counting:
         return float(self.calls)
 
 
+class Caching:
+    """Weighting that makes something at its first call."""
+
+    def __init__(self) -> None:
+        self.made: float | None = None
+
+    def __call__(self, report: object) -> float:
+        self.made = self.made or 1.0
+        return self.made
+
+
 def test_an_own_weighting_that_keeps_something_on_itself_is_refused() -> None:
+    algorithm = fedavg(Participation(0.5), Local())
     with pytest.raises(InputError, match=r"Counting': must keep nothing on itself, and sets 'calls' .*; compute it"):
-        weight_of(Counting(), {"samples": 3.0}, 0)
-    assert weight_of(lambda report: report["samples"], {"samples": 3.0}, 0) == 3
+        replace(algorithm, weighting=Counting())
+    assert replace(algorithm, weighting=Caching()).weighting({"samples": 3.0}) == 1

@@ -12,7 +12,6 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from algorithms import InputError as AlgorithmInputError
 from raysim.common.errors import InputError
 from raysim.data.augment import Flip, augmentation
 from raysim.data.own_augment import OwnAugmentation
@@ -122,7 +121,7 @@ def test_a_function_that_does_not_fit_is_refused(change: Callable[..., Any], tex
 
 
 class Counting:
-    """Augmentation that counts its calls, of samples and of labels."""
+    """Augmentation that counts its calls."""
 
     calls = 0
 
@@ -130,15 +129,11 @@ class Counting:
         self.calls += 1
         return sample * self.calls
 
-    labels = __call__
-
 
 def test_one_that_keeps_something_on_itself_is_refused_before_the_run() -> None:
     says = r"^data\.augment = 'mine:f': must keep nothing on itself, and sets 'calls' \(test_own.*\); compute it anew"
     with pytest.raises(InputError, match=says):
         augmentation(["mine:f"], {}, None, (3, 2, 2), {"mine:f": Counting()})
-    with pytest.raises(AlgorithmInputError, match=says):
-        OwnAugmentation("mine:f", Counting()).labels(X[:, 0], DRAWS)
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ from raysim.measures.metrics import (
     weighted_f1,
 )
 from raysim.measures.ranks import RANKED, rank_keys, ranked
+from raysim.measures.scoring import check_metrics
 
 REFERENCES = {
     "accuracy": accuracy_score,
@@ -195,27 +196,29 @@ def test_a_mean_leaves_out_what_is_undefined_and_keeps_what_is_not_a_number() ->
 
 
 class Counting:
-    """Metric that counts its calls."""
+    """Metric that counts the calls of one of its methods."""
 
-    summed = valued = 0
+    def __init__(self, counter: str) -> None:
+        self.counter = counter
 
     def sums(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        self.summed += 1
-        return outputs.new_full((len(y),), self.summed)
+        self._count("summed")
+        return outputs.new_ones(len(y))
 
     def value(self, sums: np.ndarray, samples: int) -> float:
-        self.valued += 1
-        return float(self.valued)
+        self._count("valued")
+        return samples
+
+    def _count(self, name: str) -> None:
+        if name == self.counter:
+            setattr(self, name, getattr(self, name, 0) + 1)
 
 
-def test_an_own_metric_that_keeps_something_on_itself_is_refused() -> None:
-    metric, nothing = own_metric("mine", Counting()), np.zeros(0, np.int64)
-    score = Score(nothing, nothing, nothing, np.zeros(()), sums={"mine": np.array([2.0, 1.0])})
-    assert metric.sums is not None
-    with pytest.raises(InputError, match=r"Counting.*': must keep nothing on itself, and sets 'summed' .*; compute it"):
-        metric.sums(torch.zeros(2, 3), torch.zeros(2))
-    with pytest.raises(InputError, match=r"must keep nothing on itself, and sets 'valued' .*; compute it anew"):
-        metric.value(score)
+@pytest.mark.parametrize("counter", ["summed", "valued"])
+def test_an_own_metric_that_keeps_something_on_itself_is_refused(counter: str) -> None:
+    says = rf"metric 'mine' of evaluate.metrics: must keep nothing on itself, and sets '{counter}' .*; compute it anew"
+    with pytest.raises(InputError, match=says):
+        check_metrics([own_metric("mine", Counting(counter))], torch.zeros(2, 3), torch.zeros(2))
 
 
 def test_an_own_metric_of_another_number_of_values_in_each_call_is_named() -> None:
