@@ -29,11 +29,6 @@ MODEL_FORM = "class Mine(torch.nn.Module): def __init__(self, shape, classes, ow
 """Shape of a model's class, or of a function that returns a model; its other parameters are keys of `[model]`."""
 
 PARTS = ("participation", "local", "server")
-"""First parameters of an algorithm's function."""
-
-RULE = ["self", "model", "mean", "total", "memory", "layout"]
-"""Parameters of a call of a server rule, beside `updates`."""
-
 OURS = ("algorithms", "partitioning", "raysim")
 CHAINS = ("uplink", "downlink")
 """Tables with a chain of stages, which may be the user's own, at the top level and inside `[algorithm]`."""
@@ -115,8 +110,8 @@ def resolve(key: str, name: object, table: Mapping[str, Any]) -> Any:
     try:
         thing = attrgetter(path)(module)
     except AttributeError:
-        own = {each: value for each, value in vars(module).items() if getattr(value, "__module__", None) == module_name}
-        names = [f"{module_name}:{each}" for each, value in own.items() if _may_name(key, value)]
+        there = [each for each, value in vars(module).items() if getattr(value, "__module__", None) == module_name]
+        names = [f"{module_name}:{each}" for each in there]
         raise unknown(f"{key} = {name!r}", name, names or ["a function that the module has"]) from None
     if not callable(thing):
         raise InputError(f"{key} = {name!r}: must be callable, and is {thing!r}; name a function")
@@ -125,23 +120,6 @@ def resolve(key: str, name: object, table: Mapping[str, Any]) -> Any:
     except (TypeError, ValueError):  # some of Python's own classes have none
         raise InputError(f"{key} = {name!r}: must have parameters that can be read; name another function") from None
     return thing
-
-
-def _may_name(key: str, thing: Any) -> bool:
-    """Return whether a key may name a user's thing, as far as its kind shows in its parameters."""
-    try:
-        taken = [*signature(thing).parameters]
-        called = [*signature(thing.__call__).parameters] if isinstance(thing, type) else []
-    except (TypeError, ValueError):  # It cannot be called, or has no signature.
-        return False
-    is_algorithm, is_rule = tuple(taken[: len(PARTS)]) == PARTS, called[: len(RULE)] == RULE
-    is_model = not {"shape", "classes"}.isdisjoint(taken)
-    shown = {
-        "algorithm.name": is_algorithm,
-        "server.rule": is_rule,
-        "model.name": is_model or hasattr(thing, "forward"),
-    }
-    return shown.get(key, not (is_algorithm or is_rule or is_model))
 
 
 def instance(key: str, name: str, thing: Callable[..., Any], *methods: str) -> Callable[..., Any]:
@@ -185,7 +163,7 @@ def check_parameters(key: str, name: str, function: Callable[..., Any], wanted: 
 def check_rule(name: str, rule: Any) -> None:
     """Raise InputError if `rule` is no server rule: a class whose instances take the arguments of `Server`."""
     taken = signature_of(rule.__call__).parameters if isinstance(rule, type) and callable(rule) else {}
-    if [each for each in taken if each != "updates"] != RULE:
+    if [each for each in taken if each != "updates"] != ["self", "model", "mean", "total", "memory", "layout"]:
         raise InputError(
             f"server.rule = {name!r}: must be a class whose instances take (model, mean, total, memory, layout), as "
             "algorithms.Assign does; name one"

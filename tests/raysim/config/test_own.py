@@ -17,7 +17,6 @@ from raysim.config.experiment import Experiment
 from raysim.config.own import source_folders
 from raysim.config.read import changed
 from raysim.watching.progress import Watcher
-from tests.kit.own_code import own_module
 from tests.kit.runs import quick_run
 
 MODULE = """
@@ -237,38 +236,6 @@ def test_its_keys_are_checked_and_changed_by_the_function_s_name(folder: Path) -
     )
     with pytest.raises(InputError, match=r"of algorithm fedavg: did you mean 'algorithm.mine.exponent'"):
         Experiment.of(both, [folder])
-
-
-OF_EACH_KIND = """
-from torch import nn
-
-
-def flat(participation, local, server=None): pass
-def flaw(outputs, y): pass
-def flap(shape, classes): pass
-class Flag:
-    def __call__(self, model, mean, total, memory, layout, updates): pass
-class Flak(nn.Module): pass
-flax = flaw(1, 2)
-"""
-
-
-@pytest.mark.parametrize(
-    ("raw", "fit"),
-    [
-        ({"algorithm": {"name": "each_kind:fla"}}, ["flat"]),
-        ({"server": {"rule": "each_kind:fla"}}, ["Flag"]),
-        ({"model": {"name": "each_kind:fla"}}, ["flap", "Flak"]),
-        ({"evaluate": {"metrics": ["each_kind:fla"]}}, ["flaw", "Flak"]),
-    ],
-)
-def test_a_wrong_name_lists_what_fits_the_key(tmp_path: Path, raw: dict[str, Any], fit: list[str]) -> None:
-    names = ", ".join(f"each_kind:{name}" for name in fit)
-    with (
-        own_module(tmp_path, "each_kind", OF_EACH_KIND) as folder,
-        pytest.raises(InputError, match=rf"must be one of {names}; "),
-    ):
-        Experiment.of({**BASE, **raw}, [folder])
 
 
 @pytest.mark.parametrize(
