@@ -53,9 +53,9 @@ def cell_of(file: str) -> str:
 
     Only the process of the notebook knows the number of a cell.
     """
-    ipython = sys.modules.get("IPython")
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     # IPython has had names of cells since version 8.
-    named = getattr(getattr(ipython and ipython.get_ipython(), "compile", None), "format_code_name", None)
+    named = getattr(getattr(shell, "compile", None), "format_code_name", None)
     return " ".join((named and named(file)) or ()) or ("a cell" if re.search(CELL, file) else "")
 
 

@@ -59,7 +59,7 @@ LABELS_IN_WORDS: Mapping[LabelKind, str] = {
 MOST_CLASSES = 8
 """Most classes that a comment lists."""
 
-TEST = re.compile(r"(?<![a-z])(test|val|valid|validation|dev|eval)(?![a-z])")
+TEST = re.compile(r"(?<![a-z])(test|testing|val|valid|validation|dev|eval|evaluation)(?![a-z])")
 """Names of a folder's files that are a test set of the hub."""
 
 LEAST_OWNERS, MOST_OWNERS = 3, 3
@@ -156,10 +156,10 @@ def _facts(data: str, label: str | None) -> Facts:
         few = Population.open(path).manifest.counts.clients <= FEW_CLIENTS
         return Facts({"population": str(path)}, "clients made earlier", "mlp", few=few, made=True, test=True)
     if path.is_dir() and (tables := tables_in(path)):
-        facts = _of_table(JoinedSource(tuple(map(open_source, tables))), str(path), label)
+        train = [table for table in tables if not TEST.search(table.stem)] or tables
+        facts = _of_table(_together(train), str(path), label)
         dataset = f"{HUB}{path if path.is_absolute() else f'./{path}'}"
-        has_test = any(TEST.search(table.stem) for table in tables)
-        return replace(facts, data={**facts.data, "dataset": dataset}, test=has_test)
+        return replace(facts, data={**facts.data, "dataset": dataset}, test=len(train) < len(tables))
     if path.is_dir():
         return Facts({"dataset": f"{FOLDER}{path}"}, "images by class", "cnn", sizes=True)
     if path.is_file():
@@ -189,6 +189,15 @@ def _facts(data: str, label: str | None) -> Facts:
         text=known.label if known.label == TEXT else "",
         label=known.label != TEXT,
     )
+
+
+def _together(tables: Sequence[Path]) -> Source:
+    """Return tables as one source; the first one alone if they differ, because a run may read them all the same."""
+    sources = tuple(map(open_source, tables))
+    try:
+        return JoinedSource(sources)
+    except InputError:
+        return sources[0]
 
 
 def _of_table(source: Source, path: str, label: str | None) -> Facts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import fields
 from io import StringIO
 from typing import Any, NamedTuple
@@ -52,7 +52,7 @@ def composed_without(
     for part, value in defaults.items():
         try:
             # The values that the user's code prints would be those of no algorithm of the file.
-            with own.secluded(name), redirect_stdout(StringIO()):
+            with own.secluded(name), redirect_stdout(StringIO()), redirect_stderr(StringIO()):
                 found[part] = compose(parts._replace(**{part: value}))
         except KeyboardInterrupt:
             raise

@@ -122,7 +122,10 @@ class Claim(ConfigTable):
             not self.relative or self.minus is not None or self.minus_dataset is not None,
             "has `relative` and nothing to subtract: must stand with `minus` or `minus_dataset`",
         )
-        yield not self.ratio or self.relative, "has `ratio` and no `relative`: must stand with it"
+        yield (
+            not self.ratio or (self.relative and self.than_dataset is None),
+            "has `ratio`: must stand with `relative` and without `than_dataset`",
+        )
         for key, take in (("level", "reached"), ("period", "growth")):
             there = getattr(self, key) is not None
             yield there == (self.take == take), f'{key} must stand with take = "{take}", and only with it'

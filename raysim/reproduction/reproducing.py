@@ -30,8 +30,8 @@ from raysim.studies.studying import run_study
 
 PAGE, FIGURES = "claims.md", "figures"
 
-ELSEWHERE = {"data.root", *(key for key in FREE if key.startswith("fleet."))}
-"""Keys of the machine and its files, which are no change of a study: the record names the machine."""
+ELSEWHERE = ("data.root", "watch.", "checkpoint.", *(key for key in FREE if key.startswith("fleet.")))
+"""Beginnings of the keys of the machine and its files, which are no change of a study: the record names the machine."""
 
 
 def reproduce(
@@ -141,7 +141,7 @@ def record_of(
     reproduction: Reproduction, found: Findings, claims: Iterable[JudgedClaim], full: bool, changes: Iterable[str]
 ) -> Mapping[str, Any]:
     """Return the record of a reproduction for the results page."""
-    set_by_hand = [change for change in changes if change.partition("=")[0].strip() not in ELSEWHERE]
+    set_by_hand = [change for change in changes if not change.strip().startswith(ELSEWHERE)]
     return {
         "name": reproduction.name,
         **reproduction.words(full, as_it_comes=not set_by_hand),

@@ -158,8 +158,10 @@ def _changes(folder: Path, plan: Study) -> str:
     except InputError:  # a damaged file is replaced
         return ""
     now = dict(flat(tomllib.loads(config_text(plan.to_toml()))))
-    keys = [key for key in {**before, **now} if key not in FREE and before.get(key) != now.get(key)]
-    texts = [f"{key} = {now.get(key)!r}, before {before.get(key)!r}" for key in keys]
+    both = {**before, **now}
+    keys = [key for key in both if before.get(key) != now.get(key) and {key, key.partition(".")[0]}.isdisjoint(FREE)]
+    after, earlier = ([repr(each[key]) if key in each else "the default" for key in keys] for each in (now, before))
+    texts = [f"{key}: {new}, before {old}" for key, new, old in zip(keys, after, earlier, strict=True)]
     return "; ".join(text if len(text) <= SHORT else key for key, text in zip(keys, texts, strict=True))
 
 

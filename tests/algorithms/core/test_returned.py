@@ -1,7 +1,9 @@
 """Faults of a user's own code: they name the place of the code."""
 
+import sys
 from functools import wraps
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -66,6 +68,11 @@ def test_a_cell_that_another_process_numbers_is_a_cell(file: str, monkeypatch: p
     monkeypatch.setattr(in_cell, "__code__", in_cell.__code__.replace(co_filename=file))
     line = LINES["def in_cell(model: Any) -> None: ..."]
     assert f"must work (a cell, line {line}); correct it" in str(Returned("key = 'x:y'", in_cell).fault("work"))
+
+
+def test_a_place_needs_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    assert "(test_returned.py, line " in str(Returned("key = 'x:y'", in_cell).fault("work"))
 
 
 @pytest.mark.parametrize("thing", [None, len, 3, Inherited()])

@@ -76,9 +76,19 @@ def test_an_experiment_on_a_table_in_several_files_runs(folder: Path, names: lis
     assert raw["data"]["dataset"] == "hf:./visits" and ("test" in raw["data"]) == ("0" in names[0])
     assert raw["data"]["columns"] == {"dates": ["day"]} and raw["partition"]["column"] == "ward"
     assert tried(raw)
+    Path("visits/.git").mkdir()
+    assert experiment_for("visits", "x.toml").count("hf:./visits") == 1
     Path("visits/0.png").mkdir()  # a CSV file beside images by class is no data set
     is_table = "parquet" in names[0]
     assert experiment_for("visits", "x.toml").count("hf:./visits") == is_table
+
+
+def test_an_experiment_on_tables_that_differ_begins_with_the_first_that_trains(folder: Path) -> None:
+    Path("visits").mkdir()
+    for name, size in (("0", 1.5), ("1", 2), ("evaluation", "large")):
+        pq.write_table(table(size=[size] * 120), f"visits/{name}.parquet")
+    raw = tomllib.loads(experiment_for("visits", "x.toml"))
+    assert raw["data"]["dataset"] == "hf:./visits" and "test" not in raw["data"] and "columns" not in raw["data"]
 
 
 def test_signs_of_missing_values_are_proposed_and_the_experiment_runs(folder: Path) -> None:

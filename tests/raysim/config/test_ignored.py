@@ -12,6 +12,7 @@ from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 
 MODULE = """
+import sys
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,7 +31,8 @@ class Half:
 
 
 def printing(participation: Participation, local: Local, server: Server = Assign()) -> Algorithm:
-    print(type(server).__name__, local.lr)
+    for stream in (sys.stdout, sys.stderr):
+        print(type(server).__name__, local.lr, file=stream)
     return fedavg(participation, local, server)
 
 
@@ -176,4 +178,4 @@ def test_the_last_composition_has_the_files_values(here: Path) -> None:
 
 def test_a_composition_without_a_part_prints_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     experiment(here, "printing", {"server": {"rule": "momentum", "beta": 0.5}, "local": {"lr": 0.5}})
-    assert set(capsys.readouterr().out.splitlines()) == {"Momentum 0.5"}
+    assert {line for stream in capsys.readouterr() for line in stream.splitlines()} == {"Momentum 0.5"}

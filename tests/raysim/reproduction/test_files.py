@@ -75,13 +75,13 @@ def test_a_reproduction_leaves_its_claims(reproduced: Reproduced) -> None:
 
 def test_other_settings_in_the_same_folder_are_told(tmp_path: Path) -> None:
     told: list[list[str]] = []
-    for changes in ([], [], CHANGES):
+    for changes in ([], ["checkpoint.every=7"], CHANGES):
         heard = Hearing()
         reproduce(_small(tmp_path), tmp_path / "run", changes=changes, inline=True, watcher=heard)
         told.append(heard.notices)
     assert told[0] == told[1] == []
     assert told[2][0].startswith(f"the tables and the report in {tmp_path / 'run'} are of other settings, and those of")
-    assert "(model.hidden = [16], before None)" in told[2][0] and told[2][1:] == [CHANGED]
+    assert "(model.hidden: [16], before the default)" in told[2][0] and told[2][1:] == [CHANGED]
 
 
 class Hearing(Board):
