@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.personal import Location
+from algorithms.core.returned import Returned
 
 REPORTED = ("samples", "steps", "used", "labelled", "loss")
 """Entries of every client update's report. An asynchronous arrival's report also has `staleness`."""
@@ -192,5 +193,6 @@ class RoundReport:
         return replace(self, bytes_up=bytes_up, bytes_down=bytes_down, exchanges=exchanges).measuring(measures)
 
     def measuring(self, measures: Mapping[str, float]) -> RoundReport:
-        """Return the report with further measures."""
-        return replace(self, measures={**self.measures, **measures})
+        """Return the report with further measures; raise InputError if one is no number."""
+        given = Returned("the measures of a round")
+        return replace(self, measures={**self.measures, **{n: given.number(repr(n), v) for n, v in measures.items()}})

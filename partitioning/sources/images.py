@@ -52,7 +52,9 @@ def _labels(images: Sequence[Path]) -> pa.Array:
 def _list_class(folder: Path) -> Iterator[tuple[Path, int]]:
     # Images of a class and their sizes in bytes.
     if not folder.is_dir():
-        raise InputError(f"{folder} is in no class: put each image into a folder named after its class")
+        raise InputError(
+            f"{folder} is in no class: put each image into a folder named after its class; name tables one by one"
+        )
     for path in _entries(folder):
         if path.suffix.lower() not in _SUFFIXES or not path.is_file():
             raise InputError(f"{path} is no image: keep only files that end in {', '.join(_SUFFIXES)}")

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from algorithms.training.loss import LabelKind
 from partitioning import Population
 from partitioning.common.columns import check_text, distinct, is_label, repeated
-from partitioning.common.errors import excerpt, listing, suggestion
+from partitioning.common.errors import excerpt, listing, nearest
 from partitioning.common.text import printable, word
 from partitioning.sources.joined import JoinedSource
 from partitioning.sources.layout import arranged
@@ -166,8 +166,9 @@ def _facts(data: str, label: str | None) -> Facts:
         return _of_table(open_source(path), str(path), label)
     if is_path(data) or data.startswith((FILE, FOLDER)):
         folder = path.parent
-        near = suggestion(path.name, (each.name for each in folder.iterdir())) if folder.is_dir() else ""
-        raise InputError(f"no file or folder {str(path)!r}: must be the path of your data{near or '; check the path'}")
+        near = nearest(path.name, (each.name for each in folder.iterdir())) if folder.is_dir() else []
+        remedy = f"did you mean {str(folder / near[0][0])!r}?" if near else "check the path"
+        raise InputError(f"no file or folder {str(path)!r}: must be the path of your data; {remedy}")
     check_dataset(data)
     name = BESIDE.split(data.removeprefix(SHIFTED))[0].partition(",")[0].strip()
     if name not in DATASETS:

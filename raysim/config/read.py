@@ -11,9 +11,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from partitioning.common.errors import suggestion
+from partitioning.common.errors import nearest, suggestion
 from partitioning.common.paths import check_path, read_text
-from raysim.common.errors import InputError, unknown
+from raysim.common.errors import InputError, UnknownError
 from raysim.common.surface import given, option
 from raysim.config.bounds import check_values, plain
 
@@ -70,8 +70,10 @@ def read(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any]:
                 raise InputError(f"experiment file {str(source)!r}: must be a file that exists{near}")
             raise InputError(f"experiment file {str(source)!r}: must be a file that exists; check the path")
         if str(source) not in recipes():
-            beside = [f"{source}.toml"] if path.with_name(f"{path.name}.toml").is_file() else []
-            raise unknown(f"recipe {str(source)!r}", str(source), [*recipes(), *beside, "FILE.toml"])
+            there = (each.name for each in path.parent.glob("*.toml") if each.is_file())
+            files = [name for name, _ in nearest(f"{source}.toml", there)]
+            question = f"did you mean {files[0]!r}?" if files and not nearest(str(source), recipes()) else ""
+            raise UnknownError(f"recipe {str(source)!r}", str(source), [*recipes(), *files, "FILE.toml"], question)
         path = recipes()[str(source)]
     return changed(read_toml(path, f"experiment file {str(source)!r}"), changes)
 

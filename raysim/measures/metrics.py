@@ -333,6 +333,11 @@ def own_metric(name: str, thing: Any) -> Metric:
     @wraps(function, assigned=(), updated=())  # so that errors find its place
     def sums(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = function(outputs.clone(), y.clone())  # It may change them in place.
+        if function is thing and getattr(found, "ndim", 1) > 1:
+            raise Returned(f"evaluate.metrics = {name_of(thing)!r}", thing).fault(
+                f"give a number for each sample, ({len(y)},), and gives {tuple(found.shape)}",
+                "take the mean of each row, or name an object with `sums` and `value`",
+            )
         return found
 
     if not hasattr(thing, "sums"):

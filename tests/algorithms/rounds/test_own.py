@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import torch
 
 from algorithms import (
     Attack,
@@ -214,6 +215,24 @@ def test_an_option_measures_its_columns(federation: Federation) -> None:
         assert one_round(federation, PLAIN.having(Counts(name))).report.measures == {name: 1.0}
     with pytest.raises(InputError, match=r"Counts.*: `publish` measures 'updates', which is not among its `columns`"):
         one_round(federation, PLAIN.having(Counts("updates")))
+
+
+@pytest.mark.parametrize("value", ["many", None, [1.0], 1j, 10**400])
+def test_a_measure_that_is_no_number_is_named(federation: Federation, value: Any) -> None:
+    class Odd(Counts):
+        def publish(self, draft: Any, received: Any, state: Any) -> Any:
+            return state.measuring({"first": value})
+
+    with pytest.raises(InputError, match=r"^the measures of a round: must return numbers.*'first' is "):
+        one_round(federation, PLAIN.having(Odd("first")))
+
+
+def test_a_measure_may_be_a_tensor_of_one_number(federation: Federation) -> None:
+    class Tensors(Counts):
+        def publish(self, draft: Any, received: Any, state: Any) -> Any:
+            return state.measuring({"first": torch.tensor(1.5)})
+
+    assert one_round(federation, PLAIN.having(Tensors("first"))).report.measures == {"first": 1.5}
 
 
 def test_a_cohort_of_an_option_is_no_larger_than_the_models_that_travel(federation: Federation) -> None:

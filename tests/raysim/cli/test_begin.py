@@ -375,11 +375,14 @@ def test_a_dash_prints_the_experiment_file(folder: Path) -> None:
     ("data", "message"),
     [
         ("vists.parquet", "no file or folder 'vists.parquet': must be the path of your data; did you mean 'visits."),
+        ("here/vists.parquet", "must be the path of your data; did you mean 'here/visits.parquet'?"),
         ("file:gone.csv", "no file or folder 'gone.csv': must be the path of your data; check the path"),
         ("digitz", "did you mean 'digits'?"),
     ],
 )
 def test_missing_data_are_named_as_they_were_given(folder: Path, data: str, message: str) -> None:
+    Path("here").mkdir()
+    Path("here/visits.parquet").touch()
     done = raysim("init", data)
     assert done.exit_code and message in str(done.exception) and not (folder / "experiment.toml").exists()
 

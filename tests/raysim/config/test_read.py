@@ -92,6 +92,14 @@ def test_wrong_sources_and_changes(source: str, changes: list[str], message: str
         read(source, changes)
 
 
+def test_a_file_whose_name_lacks_its_ending_is_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, file in (("mine", "mine"), ("mien", "mine"), ("quikstart", "quickstart")):
+        Path("mine.toml").touch()
+        with pytest.raises(InputError, match=rf"^unknown recipe '{name}': did you mean '{file}"):
+            read(name)
+
+
 def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
     wrong = {b"rounds = = 3": "must be TOML", b"\xff\xfe\x00": "line 1, has byte 0xff: must be text in UTF-8"}
     for content, message in wrong.items():

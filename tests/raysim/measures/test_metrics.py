@@ -229,3 +229,12 @@ def test_an_own_metric_of_another_number_of_values_in_each_call_is_named() -> No
             RunInputError, match=r"metric 'odd' of evaluate\.metrics: must give .* gives 1 or 3; correct"
         ):
             joined()
+
+
+def test_an_own_function_gives_one_number_for_each_sample() -> None:
+    def two(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return outputs[:, :2]
+
+    says = r"two': must give a number for each sample, \(2,\), and gives \(2, 2\) .*; take the mean of each row, or"
+    with pytest.raises(InputError, match=says):
+        check_metrics([own_metric("two", two)], torch.zeros(2, 3), torch.zeros(2))
