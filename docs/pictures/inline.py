@@ -10,7 +10,9 @@ from raysim.common.distribution import VERSION
 
 ROOT = Path(__file__).parents[2]
 ASSETS = ROOT / "docs" / "assets"
-INCLUDED = "<!-- included: clusters/README.md -->"
+INCLUDED = re.compile(r"<!-- included: clusters/README\.md -->\n.*?<!-- end of included -->", re.DOTALL)
+"""Part of a page in whose place the site shows the clusters' README; code hosts show its link."""
+
 IMAGE = re.compile(r"<img\b[^>]*?\bsrc=\"(?:\.\./)*assets/(?P<name>[\w/-]+\.svg)\"[^>]*>")
 
 
@@ -21,8 +23,8 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put the clusters' README, without its title, in the place of its mark."""
-    return markdown.replace(INCLUDED, clusters()) if INCLUDED in markdown else markdown
+    """Replace the link to the clusters' README by its text, without the title."""
+    return INCLUDED.sub(lambda _: clusters(), markdown)
 
 
 def clusters() -> str:
