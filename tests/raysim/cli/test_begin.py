@@ -95,7 +95,9 @@ def test_signs_of_missing_values_are_proposed_and_the_experiment_runs(folder: Pa
     dose = [str(each) for each in range(118)]
     pq.write_table(table(amount=[*dose, "?", "n/a"]), "signs.parquet")
     assert raysim("init", "signs.parquet", "signs.toml").exit_code == 0
-    raw = tomllib.loads((folder / "signs.toml").read_text())
+    text = (folder / "signs.toml").read_text()
+    raw = tomllib.loads(text)
+    assert "which count as missing; if one is a typo, correct it in the data" in text
     assert raw["data"]["columns"] == {"na_values": ["?", "n/a"], "impute": "median"}
     assert tried(raw)
 
