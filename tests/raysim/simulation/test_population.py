@@ -80,7 +80,7 @@ def test_the_rows_of_a_global_test_set_may_be_their_owners_own_test_parts(tmp_pa
         (
             wards(9, 1).rename_columns(["z", "ward", "label"]),
             {"scheme": "natural"},
-            "the test set of .* has the columns",
+            "the test set of .* has the column 'z' and lacks 'x', unlike the samples",
         ),
         (wards(9, 1), {"scheme": "iid"}, 'local_test = "data.test" with partition.scheme = "iid"'),
     ],
