@@ -108,10 +108,10 @@ def _turn(module: list[pytest.Item]) -> tuple[bool, bool, int]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Start a worker more than there are cores: the one with Ray waits for actors most of the time."""
+    """Start a worker for each core of this process, also if two of them are threads of one."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None  # xdist's own hook reads it
-    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @pytest.hookimpl(optionalhook=True)
