@@ -156,7 +156,7 @@ def _facts(data: str, label: str | None) -> Facts:
         few = Population.open(path).manifest.counts.clients <= FEW_CLIENTS
         return Facts({"population": str(path)}, "clients made earlier", "mlp", few=few, made=True, test=True)
     if path.is_dir() and (tables := tables_in(path)):
-        train = [table for table in tables if not TEST.search(table.stem)] or tables
+        train = [table for table in tables if not TEST.search(str(table.relative_to(path)))] or tables
         facts = _of_table(_together(train), str(path), label)
         dataset = f"{HUB}{path if path.is_absolute() else f'./{path}'}"
         return replace(facts, data={**facts.data, "dataset": dataset}, test=len(train) < len(tables))

@@ -66,10 +66,18 @@ def test_an_experiment_on_a_table_names_its_columns_and_runs(folder: Path) -> No
     assert raysim("run", "first.toml", "--inline", "--out", "run", "--set", "rounds=1").exit_code == 0
 
 
-@pytest.mark.parametrize("names", [["0.parquet", "1.parquet"], ["0.csv", "1.csv"], ["train.parquet", "test.parquet"]])
-def test_an_experiment_on_a_table_in_several_files_runs(folder: Path, names: list[str]) -> None:
-    Path("visits").mkdir()
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("0.parquet", "1.parquet"),
+        ("0.csv", "1.csv"),
+        ("train.parquet", "test.parquet"),
+        ("train/a.parquet", "test/a.parquet"),
+    ],
+)
+def test_an_experiment_on_a_table_in_several_files_runs(folder: Path, names: tuple[str, str]) -> None:
     for name, day in zip(names, (1, 2), strict=True):
+        Path("visits", name).parent.mkdir(parents=True, exist_ok=True)
         part = table(day=[date(2026, 1, day)] * 120)
         (pq.write_table if "parquet" in name else pyarrow.csv.write_csv)(part, f"visits/{name}")
     raw = tomllib.loads(experiment_for("visits", "x.toml"))
