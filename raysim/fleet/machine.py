@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 from torch.utils import deterministic
 
 from algorithms.training.forked import full_precision, restored
@@ -27,7 +28,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 @contextmanager
 def settled(threads: int) -> Iterator[None]:
     """Compute deterministically in the context, and restore the process's settings after it."""
-    with restored(), torch.inference_mode(mode=False):
+    with threadpool_limits(1, user_api="blas"), restored(), torch.inference_mode(mode=False):
         settle(threads)
         yield
 
@@ -35,8 +36,10 @@ def settled(threads: int) -> Iterator[None]:
 def settle(threads: int) -> None:
     """Compute deterministically from now on, as a new process does.
 
-    The number of threads is configuration, because threads cut sums.
+    The number of threads is configuration, because threads cut sums. NumPy's linear algebra takes one thread: with
+    several it may hang, because Ray forks while it starts, and OpenBLAS ends its threads at a fork.
     """
+    threadpool_limits(1, user_api="blas")
     torch.set_num_threads(threads)
     # use_deterministic_algorithms(True) does the same, but imports torch's compiler, which takes seconds.
     torch.set_deterministic_debug_mode("error")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from algorithms.training.forked import SETTINGS, restored
 from raysim.fleet.machine import settled
@@ -31,6 +32,19 @@ def test_the_settings_of_a_notebook_change_no_byte(tmp_path: Path) -> None:
         assert read() == before and torch.is_inference_mode_enabled()
     model = "fedavg/model.safetensors"
     assert (changed.folder / model).read_bytes() == (plain.folder / model).read_bytes()
+
+
+def _blas_threads() -> list[int]:
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+def test_linear_algebra_takes_one_thread_and_gets_its_others_back() -> None:
+    with threadpool_limits(2, user_api="blas"):
+        before, threads = _blas_threads(), torch.get_num_threads()
+        assert set(before) == {2}
+        with settled(2):
+            assert set(_blas_threads()) == {1} and torch.get_num_threads() == 2
+        assert _blas_threads() == before and torch.get_num_threads() == threads
 
 
 def _older() -> None:
