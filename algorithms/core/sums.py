@@ -39,22 +39,24 @@ class Sum:
         if self.total == 0:
             # Assign instead of adding to zeros: 0.0 + -0.0 would lose the sign of a single model's zero.
             np.multiply(packed.floats, weight, out=self.floats, dtype=np.float64)
+            self.integers[:] = packed.integers
         else:
             products = np.empty(min(PIECE, len(self.floats)))
             # NumPy refuses the rest of a model that is longer than the sum.
             for piece in _pieces(max(len(self.floats), len(packed.floats))):
                 sums = self.floats[piece]
                 sums += np.multiply(packed.floats[piece], weight, out=products[: len(sums)], dtype=np.float64)
-        np.maximum(self.integers, packed.integers, out=self.integers)
+            np.maximum(self.integers, packed.integers, out=self.integers)
         self.total += weight
 
     def include(self, floats: NDArray[np.float64], integers: NDArray[np.int64], weight: float) -> None:
         """Add models that are summed already, sum_k p_k w_k with the total weight sum_k p_k; keep the array."""
         if self.total == 0:
             self.floats = floats
+            self.integers[:] = integers
         else:
             self.floats += floats
-        np.maximum(self.integers, integers, out=self.integers)
+            np.maximum(self.integers, integers, out=self.integers)
         self.total += weight
 
     def plus(self, part: Sum) -> Sum:

@@ -141,8 +141,8 @@ class SlicedFleet:
         """Add a sum of the slice's models to one of whole models."""
         if not models.total:
             return
+        total.integers[:] = np.maximum(total.integers, models.integers) if total.total else models.integers
         total.total += models.total
-        np.maximum(total.integers, models.integers, out=total.integers)
         for (entry, place), (small, own) in zip(self._whole.places(), self.layouts.shared.places(), strict=True):
             if not entry.integer:
                 part, value = tuple(map(slice, small.shape)), models.floats[own].reshape(small.shape)

@@ -61,6 +61,16 @@ def test_level_1_alone_is_fedavg(federation: Federation, server: Momentum | None
         assert (found.report.bytes_up, found.report.bytes_down) == (plain.report.bytes_up, plain.report.bytes_down)
 
 
+def test_a_negative_counter_counts_on(federation: Federation) -> None:
+    model = perceptron(norm=True)
+    model[1].num_batches_tracked.fill_(-1000)
+    fleet = federation(DATA, model)
+    state = begin(model, fleet, 0)
+    after = next_round(state, fjord(PARTICIPATION, LOCAL, levels=(1.0, 0.5), static_bn=False), fleet)
+    before, now = (fleet.layouts.shared.unpack(each.model)["1.num_batches_tracked"] for each in (state, after))
+    assert before == -1000 < now < 0
+
+
 def small(whole: nn.Sequential, width: int, rate: float) -> nn.Sequential:
     """The first hidden channels of the perceptron with batch norm, which divides by a rate before it."""
     _first, _norm, _, _last = whole

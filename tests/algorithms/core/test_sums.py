@@ -39,6 +39,17 @@ def test_weighted_mean_and_largest_counter() -> None:
     assert mean.integers[0] == 5
 
 
+def test_the_largest_counter_may_be_negative() -> None:
+    whole = sum_of((packed(1, 2, -5), 1), (packed(3, 6, -4), 3))
+    assert whole.integers[0] == -4
+    summed = Sum.zero(LAYOUT)
+    for part in (sum_of((packed(1, 2, -6), 1)), whole):
+        given = part.integers.copy()
+        summed.include(part.floats, part.integers, part.total)
+        assert np.array_equal(part.integers, given)
+    assert summed.integers[0] == -4
+
+
 def test_mean_of_one_is_that_one_to_the_bit() -> None:
     rng = np.random.default_rng(0)
     model = Packed(rng.normal(size=LAYOUT.floats).astype(np.float32), np.zeros(LAYOUT.integers, np.int64))
