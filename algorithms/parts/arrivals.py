@@ -5,8 +5,9 @@ Time is virtual: the timeline follows from seeds and sizes alone, never from tra
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import floor, inf, isfinite, nextafter
@@ -70,34 +71,42 @@ class Dispatcher:
     devices: Devices | None = None
     before: int = 0
 
-    def draw(self, rng: np.random.Generator, busy: Collection[int] = (), now: float = 0.0) -> int | None:
-        """Draw a client; all available clients outside `busy` have the same chance. Return None if there is none."""
+    def draw(self, rng: np.random.Generator, busy: Sequence[int] = (), now: float = 0.0) -> int | None:
+        """Draw a client; all available clients that are not busy have the same chance. Return None if there is none.
+
+        Args:
+            rng: random stream of the dispatch.
+            busy: places of busy clients in `clients`, ascending.
+            now: time of the dispatch.
+        """
         if self.devices is not None:
             return self._draw_available(rng, busy, now, self.devices)
         if len(busy) == len(self.clients):
             return None
         place = int(rng.integers(len(self.clients) - len(busy)))
-        taken = np.sort(np.searchsorted(self.clients, list(busy)))
         # `place` counts only free clients: move it up by one for each busy client at or before it.
-        others = taken - np.arange(len(taken))
-        return int(self.clients[place + np.searchsorted(others, place, side="right")])
+        before = bisect_right(range(len(busy)), place, key=lambda number: busy[number] - number)
+        return int(self.clients[place + before])
 
     def _draw_available(
-        self, rng: np.random.Generator, busy: Collection[int], now: float, devices: Devices
+        self, rng: np.random.Generator, busy: Sequence[int], now: float, devices: Devices
     ) -> int | None:
         # A few tries find a client at a cost that does not depend on the population; all are looked up only if not.
         for _ in range(TRIES):
-            client = int(self.clients[rng.integers(len(self.clients))])
-            if client not in busy and devices.until(client, now) > now:
+            place = int(rng.integers(len(self.clients)))
+            client, at = int(self.clients[place]), bisect_left(busy, place)
+            if (at == len(busy) or busy[at] != place) and devices.until(client, now) > now:
                 return client
-        free = self.clients[devices.available(self.clients, now) & ~np.isin(self.clients, list(busy))]
+        is_free = devices.available(self.clients, now)
+        is_free[list(busy)] = False
+        free = self.clients[is_free]
         return int(free[rng.integers(len(free))]) if len(free) else None
 
-    def wake(self, busy: Collection[int], now: float) -> float:
-        """Return the time at which a client outside `busy` becomes available; infinity if none ever does."""
+    def wake(self, busy: Sequence[int], now: float) -> float:
+        """Return the time at which a client that is not busy becomes available; infinity if none ever does."""
         if self.devices is None:
             return inf
-        wait = np.where(np.isin(self.clients, list(busy)), inf, self.devices.wait(self.clients, now))
+        wait = np.delete(self.devices.wait(self.clients, now), list(busy))
         return max(now + float(wait.min(initial=inf)), nextafter(now, inf))
 
     def flight(self, number: int, client: int, base: int, now: float) -> Flight:
@@ -153,7 +162,8 @@ class EventQueue:
         self._delay, self._dispatcher = delay, dispatcher
         self._heap = [(flight.due, flight.number, flight) for flight in timeline.flights]
         heapify(self._heap)
-        self.busy = {flight.client for flight in timeline.flights}
+        # Places of the clients under way among the dispatcher's, ascending.
+        self.busy = sorted(self._place(flight) for flight in timeline.flights)
         self._bases = Counter(flight.base for flight in timeline.flights)
 
     @property
@@ -174,10 +184,13 @@ class EventQueue:
     def __len__(self) -> int:
         return len(self._heap)
 
+    def _place(self, flight: Flight) -> int:
+        return int(self._dispatcher.clients.searchsorted(flight.client))
+
     def add(self, flight: Flight) -> None:
         """Add a client update."""
         heappush(self._heap, (flight.due, flight.number, flight))
-        self.busy.add(flight.client)
+        insort(self.busy, self._place(flight))
         self._bases[flight.base] += 1
 
     @property
@@ -191,7 +204,7 @@ class EventQueue:
         Of two events at the same time, the one with the lower dispatch number comes first.
         """
         self.now, _, flight = heappop(self._heap)
-        self.busy.discard(flight.client)
+        del self.busy[bisect_left(self.busy, self._place(flight))]
         self._bases[flight.base] -= 1
         if not self._bases[flight.base]:
             del self._bases[flight.base]

@@ -1,6 +1,8 @@
 """Asynchronous arrivals: who is under way, who is drawn, and how stale an update is."""
 
 from collections import Counter
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,7 +59,25 @@ def test_idle_clients_have_equal_chances() -> None:
         idle = [client for client in (3, 5, 8, 13, 21, 34) if client not in busy]
         for number in range(30):
             place = int(dispatcher.rng(number).integers(len(idle)))
-            assert dispatcher.draw(dispatcher.rng(number), busy) == idle[place]
+            busy_places = sorted(dispatcher.clients.searchsorted(busy).tolist())
+            assert dispatcher.draw(dispatcher.rng(number), busy_places) == idle[place]
+
+
+def test_ten_thousand_clients_under_way_cost_an_arrival_little() -> None:
+    class Busy(list[int]):
+        looks = 0
+
+        def __getitem__(self, place: Any) -> Any:
+            Busy.looks += 1
+            return super().__getitem__(place)
+
+        def __iter__(self) -> Iterator[int]:
+            raise AssertionError("a draw goes through all busy clients")
+
+    dispatcher = Dispatcher(0, np.arange(0, 60_000, 3), 10_000, lambda client: 1.0)
+    busy = Busy(range(0, 20_000, 2))
+    drawn = [dispatcher.draw(dispatcher.rng(number), busy) for number in range(20)]
+    assert all(client is not None and client // 3 % 2 for client in drawn) and Busy.looks < 20 * 20
 
 
 def test_drawn_staleness_is_uniform_and_never_older_than_the_initial_model() -> None:
