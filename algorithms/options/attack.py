@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import floor, isfinite
 from statistics import NormalDist
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.clients import Census
+from algorithms.core.clients import Census, among
 from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
 from algorithms.options.aggregation import Mean
@@ -105,8 +106,8 @@ class Attack(Option):
         return (Robust(Mean()),) if self.colludes else ()
 
     def wrap(self, draft: Draft, updates: Updates) -> Updates:
-        attackers = frozenset(self.attackers(draft.fleet.census.clients, draft.state.seed).tolist())
-        attacked = Attacked(self, attackers.intersection(draft.drawn.tolist()))
+        attackers = self.attackers(draft.fleet.census.clients, draft.state.seed)
+        attacked = Attacked(self, frozenset(draft.drawn[among(draft.drawn, attackers)].tolist()))
         return replace(updates, on_the_way=(*updates.on_the_way, attacked))
 
     def attackers(self, clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
@@ -120,7 +121,7 @@ class Attack(Option):
             Ids of the attackers in ascending order.
         """
         count = floor(round(self.share * len(clients), 9))
-        return np.sort(generator(seed, Purpose.ATTACKERS).permutation(clients)[:count])
+        return clients[_attacking(seed, count, len(clients))]
 
     def colluders(self, clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
         """Return the attackers of a run if they collude; see `attackers`."""
@@ -197,6 +198,12 @@ class Attacked:
                 w, after = (each.floats[places].astype(np.float64) for each in (received, model))
                 model.floats[places] = self.attack.sent(w, after, rng)
                 trainer.reload(lane, model, trainer.personal(lane).copy())
+
+
+@lru_cache(maxsize=2)
+def _attacking(seed: int, count: int, clients: int) -> NDArray[np.int64]:
+    """Draw the places of the attackers among the clients, ascending; each round asks for the same ones."""
+    return np.sort(generator(seed, Purpose.ATTACKERS).permutation(clients)[:count])
 
 
 def little(cohort: int, attackers: int) -> float:

@@ -27,6 +27,7 @@ from algorithms import (
     radfed,
 )
 from algorithms.names import ALGORITHMS
+from algorithms.options import attack as attacks
 from algorithms.options import gathered
 from algorithms.options.aggregation import (
     AGGREGATES,
@@ -310,6 +311,19 @@ def test_attackers_are_drawn_once_by_the_seed() -> None:
     assert np.array_equal(found, Attack(0.29, "gaussian").attackers(ids, 0))
     assert len(Attack(0.3).attackers(ids, 0)) == 3 and len(Attack(1.0).attackers(ids, 0)) == 10
     assert any(not np.array_equal(found, Attack(0.29).attackers(ids, seed)) for seed in range(1, 5))
+
+
+def test_attackers_are_drawn_once_for_all_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids, seed, drawn = np.arange(0, 90, 3), 123, list[int]()
+
+    def counted(*key: int) -> np.random.Generator:
+        drawn.append(key[0])
+        return generator(*key)
+
+    monkeypatch.setattr(attacks, "generator", counted)
+    found = [Attack(0.29).attackers(ids, seed) for _ in range(3)]
+    assert drawn == [seed]
+    assert all(np.array_equal(each, np.sort(generator(seed, Purpose.ATTACKERS).permutation(ids)[:8])) for each in found)
 
 
 def test_the_shift_of_little_is_enough_is_the_papers() -> None:
