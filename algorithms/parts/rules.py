@@ -106,6 +106,8 @@ class AfterRound:
 class LossAgreement:
     """Rule that fires once the clients' losses agree in several rounds in a row: std_k F_k <= epsilon.
 
+    A round with one loss shows no agreement.
+
     Args:
         epsilon: largest standard deviation of agreeing losses, > 0.
         patience: rounds in a row, >= 1.
@@ -135,8 +137,7 @@ class LossAgreement:
     ) -> tuple[bool, Memory]:
         losses = np.array([report[ClientLoss(self.loss).key] for report in reports.values()])
         freedom = int(self.deviation == "sample")
-        # Too few losses for a deviation do not show that clients agree.
-        agree = losses.size > freedom and float(losses.std(ddof=freedom)) <= self.epsilon
+        agree = losses.size > 1 and float(losses.std(ddof=freedom)) <= self.epsilon
         streak = float(memory.get("streak", np.zeros(1))[0]) + 1 if agree else 0.0
         return streak >= self.patience, {"streak": np.array([streak])}
 

@@ -121,7 +121,7 @@ def test_calm_counts_rounds_in_a_row() -> None:
     assert fires(LossAgreement(0.1, 2), [calm, loud, calm, calm, calm]) == [False, False, False, True, True]
     assert fires(LossAgreement(0.06, 1), [[1.0, 1.1]]) == [True]  # std over m: 0.05
     assert fires(LossAgreement(0.06, 1, "sample"), [[1.0, 1.1]]) == [False]  # over m - 1: 0.0707
-    assert fires(LossAgreement(0.1, 1), [[], [1.0]]) == [False, True]
+    assert fires(LossAgreement(0.1, 1), [[], [1.0], [1.0, 1.0]]) == [False, False, True]
     assert fires(LossAgreement(0.1, 1, "sample"), [[1.0]]) == [False]
     assert fires(LossAgreement(0.1, 1), [[float("nan"), 1.0]]) == [False]
 
