@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from algorithms import Block, Census, Function, Outcome, Output, Purpose, Worker
 from algorithms.core.tree import Node, run_node
 from raysim.fleet.machine import fingerprint
-from raysim.fleet.out_of_memory import is_out_of_memory, out_of_memory
+from raysim.fleet.out_of_memory import is_out_of_memory, out_of_memory, round_of
 from raysim.fleet.traffic import Traffic
 from raysim.fleet.worker_plan import WorkerPlan
 
@@ -86,7 +86,7 @@ def run_here(
 def _attempt(worker: Worker, function: Function, references: Sequence[Any], block: Block) -> Output | None:
     """Run a block; return None if memory does not suffice. The failed call's own memory is free again by then."""
     try:
-        with worker.keyed(Purpose.OWN_BLOCK, block.number):
+        with worker.keyed(Purpose.OWN_BLOCK, round_of(function) or 0, block.number):
             return function(worker, replace(block, references=()), *references, *block.references)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
