@@ -66,7 +66,7 @@ class AlgorithmTable(ConfigTable):
     late: LateUpdates = "drop"
     """Updates that arrive after their round: `drop` ignores them; `stale` counts them later, with less weight."""
     joins: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
-    """First round of late clients, by domain, client name or client number; by default none is late."""
+    """First round of late clients, by domain or client name, or by number if that is no name; none by default."""
     local: LocalTable = LocalTable()
     """Training of a client update; takes precedence over the common `[local]`."""
     server: ServerTable = ServerTable()

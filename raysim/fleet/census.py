@@ -29,7 +29,7 @@ def client_facts_of(population: Population, names: Collection[str]) -> Mapping[s
 def joining(population: Population, joins: Mapping[str, int]) -> NDArray[np.int64] | None:
     """Return the first round in which each training client may be drawn; None if it is round 1 for all.
 
-    `joins` has first rounds by the name of a domain, or a client's name or number.
+    `joins` has first rounds by the name of a domain or client, or by a client's number if nothing has it as a name.
 
     Raises:
         InputError: there is no such domain or training client, or no client joins in round 1.
@@ -37,11 +37,13 @@ def joining(population: Population, joins: Mapping[str, int]) -> NDArray[np.int6
     if not joins:
         return None
     clients = population.train_clients
-    known = {str(client): [place] for place, client in enumerate(clients)}
+    known: dict[str, list[int]] = {}
     for column in (population.names, population.domains):
         names = [] if column is None else column.take(pa.array(clients)).to_pylist()
         for place, name in enumerate(names):
             known.setdefault(str(name), []).append(place)
+    for place, client in enumerate(clients):
+        known.setdefault(str(client), [place])
     rounds = np.ones(len(clients), np.int64)
     for name, first in joins.items():
         if name not in known:

@@ -33,6 +33,14 @@ def test_by_name_and_number(population: partitioning.Population) -> None:
     assert by_name.tolist() == by_number.tolist() == [1, 1, 4]
 
 
+def test_a_name_comes_before_a_number(tmp_path: Path) -> None:
+    columns = {"user": np.repeat([1, 2, 7], 20), "label": np.tile([0, 1], 30), "a": np.arange(60.0)}
+    made = partitioning.make(pa.table(columns), tmp_path / "population", scheme="natural", column="user", seed=0)
+    for name, rounds in {"1": [4, 1, 1], "2": [1, 4, 1], "7": [1, 1, 4], "0": [4, 1, 1]}.items():
+        found = joining(made, {name: 4})
+        assert found is not None and found.tolist() == rounds
+
+
 @pytest.mark.parametrize(
     ("joins", "message"),
     [({"evE": 4}, "algorithm.joins = 'evE'.*eve"), ({"ann": 2, "bob": 2, "eve": 2}, "must leave a client for round 1")],
