@@ -50,6 +50,8 @@ class Purpose(IntEnum):
     GRAPH = 70
     EDGES = 80
     LEVELS = 81
+    OWN_VIEWS = 90
+    OWN_TABLES = 91
 
 
 def generator(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> np.random.Generator:

@@ -206,7 +206,7 @@ class Option:
         return any(getattr(getattr(self, hook), "__func__", None) is not getattr(Option, hook) for hook in hooks)
 
     def tables(self, state: State, fleet: Fleet) -> Mapping[str, Mapping[str, NDArray[Any]]]:
-        """Return tables of a finished run, columns by name, by the names of their files."""
+        """Return tables of a finished run, columns by name, by the names of their files without `.parquet`."""
         return {}
 
     def attend(self, draft: Draft) -> Draft:

@@ -32,6 +32,7 @@ from raysim.store.location import RunLocation
 from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 from raysim.store.resume import settings, shown, summary_of
 from raysim.store.sources import OwnSources
+from raysim.store.tables import tables_of
 from raysim.watching.log import log_algorithm
 from raysim.watching.loggers.threads import LoggerThreads
 from raysim.watching.stopwatch import RoundSeconds
@@ -93,8 +94,8 @@ def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
         summary["machine_traffic"] = traffic = fleet.by_node()
         for node, sums in traffic.items():
             LOG.info("%s: node %s: %d bytes in, %d bytes out", name, node, sums["bytes_in"], sums["bytes_out"])
-        further = (each.tables(state, fleet).items() for each in workers.algorithm.folded)
-        tables = {f"{name}.parquet": pa.table(dict(columns)) for each in further for name, columns in each}
+        with workers.keyed(Purpose.OWN_TABLES):
+            tables = tables_of(workers.algorithm.folded, state, fleet)
         tables |= {} if clients is None else {CLIENTS: clients}
         files.finish(state, fleet.layouts, summary, module.state_dict(), tables)
     run.loggers.end(result.totals)

@@ -146,7 +146,7 @@ class AlgorithmFolder:
         self._metrics.finish()
         self._updates.finish()
         sync(*(path for path in self.path.iterdir() if path.is_file()), self.path)
-        write_summary(self.path / SUMMARY, summary)
+        write_summary(self.path / SUMMARY, summary, tables)
         # Nothing is left to resume from, so the summary must survive a power failure first.
         sync(self.path / SUMMARY, self.path)
         tidy(self.path)

@@ -19,15 +19,16 @@ FILES, PLACE = "files", "place"
 """Keys of the files' SHA-256, and of the summary's own folder and name: a summary of another place is damage, too."""
 
 
-def write_summary(path: Path, summary: Mapping[str, Any]) -> None:
-    """Write a summary of the files that are complete in its folder."""
-    files = {name: sha256(path.parent / name) for name in RESULTS if (path.parent / name).exists()}
+def write_summary(path: Path, summary: Mapping[str, Any], further: Collection[str] = ()) -> None:
+    """Write a summary of the files that are complete in its folder: `RESULTS`, and `further` ones."""
+    names = (name for name in (*RESULTS, *further) if (path.parent / name).exists())
+    files = {name: sha256(path.parent / name) for name in dict.fromkeys(names)}
     with write_whole(path) as aside:
         aside.write_bytes(sealed({**_plain(summary), FILES: files, PLACE: _place(path)}))
 
 
-def read_summary(path: Path, used: Collection[str] = RESULTS) -> dict[str, Any]:
-    """Return a summary, after a check of it and of the files in `used`.
+def read_summary(path: Path, used: Collection[str] | None = None) -> dict[str, Any]:
+    """Return a summary, after a check of it and of the files in `used`, by default all.
 
     Raises:
         InputError: one of them is not as it was written.
@@ -42,7 +43,7 @@ def read_summary(path: Path, used: Collection[str] = RESULTS) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is damaged ({error}): {remedy}") from None
     for name, digest in record.pop(FILES).items():
-        if name in used and _digest(path.parent / name) != digest:
+        if (used is None or name in used) and _digest(path.parent / name) != digest:
             raise InputError(f"{path.parent / name} is damaged (its sha256 is not that in {path.name}): {remedy}")
     del record[SEAL]
     return {key: _numbers(value) for key, value in record.items()}

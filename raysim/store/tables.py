@@ -7,11 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from algorithms import Algorithm, Census, Option, Privacy
+from algorithms import Algorithm, Census, Fleet, Option, Privacy, State, Topology
 from algorithms.core.returned import Returned, encodes, is_own, name_of, names_of
 from algorithms.parts.ordering import engine_kind
 from algorithms.parts.rule_columns import RuleColumns
 from raysim.common.errors import InputError
+from raysim.common.names import EDGES, NAME, RESULTS
 from raysim.fleet.traffic import TRAFFIC
 from raysim.store.participation import BYTES, OUTCOMES
 from raysim.watching.stopwatch import ROUND_STAGES
@@ -128,6 +129,27 @@ def client_facts(options: Iterable[Option], census: Census, seed: int) -> pa.Rec
             facts[name] = _fact(own, name, values, len(census.clients))
             taken.add(name)
     return pa.RecordBatch.from_pydict(facts)
+
+
+def tables_of(options: Iterable[Option], state: State, fleet: Fleet) -> dict[str, pa.Table]:
+    """Return the tables of some options after a run, by the names of their files.
+
+    Raises:
+        InputError: a table has the name of another file, or no name of a file.
+    """
+    tables: dict[str, pa.Table] = {}
+    for option in options:
+        inherited = EDGES if isinstance(option, Topology) else None
+        for name, columns in option.tables(state, fleet).items():
+            taken = {file for file in (*RESULTS, *tables) if file != inherited}
+            if not NAME.fullmatch(str(name)) or (file := f"{name}.parquet").casefold() in map(str.casefold, taken):
+                raise Returned(f"option {option}: `tables`", option.tables).fault(
+                    f"return tables by new names of letters, digits and _, and {name!a} is no such name or that of "
+                    "another file",
+                    "rename it",
+                )
+            tables[file] = pa.table(dict(columns))
+    return tables
 
 
 def _fact(own: Returned, name: str, values: Any, count: int) -> pa.Array:

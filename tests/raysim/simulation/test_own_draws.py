@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from algorithms import Assign, Option, Stage, fedavg
+from algorithms.core.fleet import Around
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -92,11 +93,35 @@ class Weights:
 
 
 @dataclass(frozen=True)
+class Heavier(Around):
+    def __call__(self, worker, block, *values):
+        done = self.inner(worker, block, *values)
+        done.value.models.total *= 1 + draw()
+        return done
+
+
+@dataclass(frozen=True)
 class Lots(Option):
     name = "lots"
+    viewed = ("viewed",)
 
     def client_columns(self, census, seed):
         return {{"lot": [draw() for _ in census.clients]}}
+
+    def wrap(self, draft, updates):
+        return Heavier(updates)
+
+    def publish(self, draft, received, state):
+        return state.keeping("lots", {{"round": draft.number}})
+
+    def views_of(self, state, algorithm, fleet):
+        if not state.of("lots"):  # of the view itself, and without end
+            return {{}}
+        model = replace(state.model, floats=state.model.floats * np.float32(1 + draw()))
+        return {{"viewed": (replace(state.keeping("lots", {{}}), model=model), fleet)}}
+
+    def tables(self, state, fleet):
+        return {{"drawn": {{"x": [draw()]}}}}
 
 
 def algorithm(participation, local, server=Assign()):
@@ -205,8 +230,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory, shared_ray: SharedRay) -> Ite
 @pytest.mark.parametrize("way", ["two", "stopped"])
 @pytest.mark.parametrize(("config", "name"), NAMES, ids=[name for _, name in NAMES])
 def test_code_that_draws_gives_equal_bytes(runs: Path, config: dict[str, Any], name: str, way: str) -> None:
-    number = CONFIGS.index(config)
-    assert_same(runs / f"inline{number}", runs / f"{way}{number}", name)
+    one, other = (runs / f"{each}{CONFIGS.index(config)}" for each in ("inline", way))
+    assert_same(one, other, name)
+    for table in one.glob(f"{name}/drawn.parquet"):
+        assert pq.read_table(table) == pq.read_table(other / name / table.name)
 
 
 def test_draws_differ_between_clients_and_rounds(runs: Path) -> None:

@@ -223,6 +223,23 @@ def measuring(*columns):
 
 
 @dataclass(frozen=True)
+class Tables(Option):
+    names: tuple
+    def tables(self, state, fleet): return {name: {"x": [1.0]} for name in self.names}
+
+
+
+
+def tabling(*names):
+    return lambda participation, local, server=Assign(): fedavg(participation, local, server).having(Tables(names))
+
+
+metrics, linked, outside, same, found = (
+    tabling(*names) for names in (["Metrics"], ["edges"], ["../x"], ["x", "X"], ["found"])
+)
+
+
+@dataclass(frozen=True)
 class MyDivergence(Divergence):
     pass
 
@@ -347,6 +364,10 @@ def stage(name: str) -> dict[str, Any]:
         ({"evaluate": {"metrics": ["own_returned:samples"]}}, "a metric named 'samples': must have a column of its"),
         ({"algorithm": {"name": "own_returned:seven"}}, "new names as texts, and 7 is another column or no text"),
         ({"algorithm": {"name": "own_returned:lone"}}, r"new names as texts, and 'x.*ud800' is"),
+        *(
+            ({"algorithm": {"name": f"own_returned:{name}"}}, f"Tables.*: `tables`: must return .* and '{table}' is no")
+            for name, table in (("metrics", "Metrics"), ("linked", "edges"), ("outside", "../x"), ("same", "X"))
+        ),
     ],
 )
 def test_a_value_that_no_run_can_use_is_refused(
@@ -360,6 +381,15 @@ def test_a_value_that_no_run_can_use_is_refused(
 def test_a_subclass_of_raysim_s_option_keeps_its_columns(here: Path, experiment: dict[str, Any]) -> None:
     found = quick_run({**experiment, "algorithm": {"name": "own_returned:diverging"}}, here / "run", inline=True)
     assert found.metrics()["dl"].notna().any()
+
+
+def test_a_table_of_an_option_of_a_user_is_among_the_checked_files(here: Path, experiment: dict[str, Any]) -> None:
+    quick_run({**experiment, "algorithm": {"name": "own_returned:found"}}, here / "run", inline=True)
+    table = here / "run" / "found" / "found.parquet"
+    assert pq.read_table(table).to_pydict() == {"x": [1.0]}
+    table.write_bytes(b"")
+    with pytest.raises(InputError, match=r"found\.parquet is damaged"):
+        raysim.resume(here / "run", inline=True)
 
 
 @pytest.mark.parametrize("metric", ["NoValue", "mean_metric"])
