@@ -240,22 +240,28 @@ class RayFleet:
 
         After a death in a map in progress, an actor holds one call.
         """
-        is_suspect = any(pending.deaths for pending in self._maps)
+        is_suspect, waits = any(pending.deaths for pending in self._maps), self._waits()
         for held in range(1 if is_suspect else CALLS_IN_FLIGHT):
             for number, actor in self._crew.ready.items():
-                if not any(pending.dispatcher.waits for pending in self._maps):
+                if not waits:
                     return
-                if len(actor.calls) <= held:
-                    self._give(number, actor)
+                if len(actor.calls) <= held and self._give(number, actor):
+                    waits = self._waits()
 
-    def _give(self, number: int, actor: ReadyActor) -> None:
+    def _waits(self) -> bool:
+        """Return whether a map has work for an idle actor; this looks at all of its groups."""
+        return any(pending.dispatcher.waits for pending in self._maps)
+
+    def _give(self, number: int, actor: ReadyActor) -> bool:
+        """Send an actor its next task; return whether there was one."""
         for pending in self._maps:
             task = pending.dispatcher.next(number, len(actor.calls))
             if task is not None:
                 call = self._sent(pending, task, number, actor)
                 self._running[call.awaited] = call
                 actor.add(call.awaited)
-                return
+                return True
+        return False
 
     def _sent(self, pending: PendingMap, task: ActorTask, number: int, actor: ReadyActor) -> ActorCall:
         """Send a task to an actor."""

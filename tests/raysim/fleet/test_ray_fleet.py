@@ -10,6 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ from raysim.config.tables import FleetTable
 from raysim.data.sources import load
 from raysim.fleet import ray_fleet, remote_files, worker_plan
 from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.dispatch import ReadyActor
 from raysim.fleet.model_plan import ModelPlan
 from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.ray_runtime import ENDING
@@ -78,6 +80,28 @@ def fleet_of(
     model = ModelPlan("mlp", {"hidden": (hidden,)}, (1, 8, 8), 10, seed=1)
     algorithm = algorithm or fedavg(HALF, LOCAL)
     return actors.fleet(WorkerPlan(population, model, algorithm, population.parent / "personal", block).resolved())
+
+
+class Searched:
+    """Dispatcher with work that no actor may have, which counts how often its groups are searched."""
+
+    count = 0
+
+    @property
+    def waits(self) -> bool:
+        self.count += 1
+        return True
+
+    def next(self, number: int, held: int) -> None:
+        """Return no task."""
+
+
+def test_groups_are_searched_once_for_all_actors() -> None:
+    fleet: Any = RayFleet.__new__(RayFleet)
+    fleet._crew = SimpleNamespace(ready={number: ReadyActor(None, "host") for number in range(8)})
+    fleet._maps = [SimpleNamespace(dispatcher=(searched := Searched()), deaths=())]
+    fleet._hand_out()
+    assert searched.count == 1
 
 
 def test_of_several_updates_that_diverge_the_first_client_is_named(actors: ClientActors, population: Path) -> None:
