@@ -41,7 +41,7 @@ class PrometheusLogger:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._run, self._algorithm, self._done = "", "", 0
+        self._run, self._algorithm = "", ""
         self._gauges: dict[SeriesKey, float] = {}
         self._totals: Counter[SeriesKey] = Counter()
         self._published: Counter[SeriesKey] = Counter()
@@ -53,12 +53,10 @@ class PrometheusLogger:
 
     def algorithm(self, name: str, settings: Mapping[str, Any], done: int) -> None:
         """Store the algorithm's name, a tag of its rounds."""
-        self._algorithm, self._done = name, done
+        self._algorithm = name
 
     def round(self, round_number: int, row: Mapping[str, float]) -> None:
         """Count a round of this process, and store its metrics; a value that is not finite has no gauge."""
-        if round_number <= self._done:
-            return
         of = self._algorithm
         with self._lock:
             self._totals["raysim_rounds", of, ""] += 1

@@ -37,7 +37,8 @@ class LoggerThreads:
     Args:
         run: run to log.
         loggers: loggers by name, each for a process of its own.
-        within: loggers by name that this process calls, because they share its state; they must not draw.
+        within: loggers by name that this process calls, because they share its state; they must not draw, and do not
+            receive the rounds of earlier commands.
         notice: receiver of one text per logger that fails.
     """
 
@@ -73,15 +74,14 @@ class LoggerThreads:
     def begin(self, name: str, settings: Mapping[str, Any], done: int, rows: Iterable[Mapping[str, Any]]) -> None:
         """Report an algorithm that begins, or continues after `done` rounds with these rows."""
         self._call("algorithm", name, settings, done)
-        if self._threads and done:
+        if done and (threads := self._threads[: len(self._processes)]):
             for row in rows:
-                self.round(row)
+                _send(row, threads)
 
     def round(self, row: Mapping[str, Any]) -> None:
         """Report a written row of a round."""
         if self._threads:
-            numbers = {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
-            self._call("round", int(numbers.pop("round")), numbers)
+            _send(row, self._threads)
 
     def end(self, summary: Mapping[str, float]) -> None:
         """Report the final metrics and totals of an algorithm."""
@@ -90,6 +90,14 @@ class LoggerThreads:
     def _call(self, method: str, *given: Any) -> None:
         for thread in self._threads:
             thread.call(method, *given)
+
+
+def _send(row: Mapping[str, Any], threads: Iterable[_LoggerThread]) -> None:
+    """Report a row of a round to some loggers."""
+    numbers = {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
+    number = int(numbers.pop("round"))
+    for thread in threads:
+        thread.call("round", number, numbers)
 
 
 def _call(logger: Logger, method: str, *given: Any) -> None:
