@@ -110,6 +110,15 @@ def test_slurm_starts_ray_on_all_nodes(programs: Path, job: dict[str, str], tmp_
     assert called(programs, "python") == [run]
 
 
+def test_slurm_removes_rays_files_from_all_nodes(programs: Path, job: dict[str, str]) -> None:
+    with (programs.parent / "bin" / "srun").open("a") as srun:
+        srun.write("exit 3\n")
+    assert bash("slurm/raysim.sbatch", "out", "fedavg.toml", **job).returncode == 0
+    folder = Path("/tmp/raysim-123456")
+    assert called(programs, "srun")[-1] == ["--ntasks-per-node=1", "rm", "-rf", str(folder)]
+    assert not folder.exists()
+
+
 def test_slurm_leaves_actors_on_gpus_to_the_experiment(programs: Path, job: dict[str, str]) -> None:
     bash("slurm/raysim.sbatch", "out", "fixbn.toml", "--actors", "16", **job, SLURM_GPUS_ON_NODE="4")
     assert "--num-gpus=4" in called(programs, "ray")[0]
