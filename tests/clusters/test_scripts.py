@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -18,7 +19,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     record, folder = tmp_path / "record", tmp_path / "bin"
     folder.mkdir()
     bodies = {
-        "python": 'exit "${FAILS:-0}"\n',
+        "python": f'[[ $1 == -c ]] && exec {sys.executable} "$@"\nexit "${{FAILS:-0}}"\n',
         "scontrol": "",
         "srun": 'while [[ $1 == -* ]]; do shift; done\n"$@"\n',
         # What stands after `--` runs on the head; where it fails, other nodes would have to be ended.
@@ -64,16 +65,18 @@ def test_commands_on_nodes_are_shell(path: Path) -> None:
         assert done.returncode == 0, f"{command}\n{done.stderr}"
 
 
-def test_a_run_begins_or_goes_on(programs: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run of mine"
-    options = ["--actors", "3", "--set", "name=a b"]
-    assert bash("run-or-resume.sh", str(out), "fedavg.toml", *options).returncode == 0
-    out.mkdir()
-    (out / "config.toml").touch()
-    assert bash("run-or-resume.sh", str(out), "fedavg.toml", *options).returncode == 0
-    assert called(programs, "python") == [
-        ["-m", "raysim", "run", "fedavg.toml", "--out", str(out), *options],
-        ["-m", "raysim", "resume", str(out)],
+@pytest.mark.parametrize("at_uri", [False, True])
+def test_a_run_begins_or_goes_on(programs: Path, tmp_path: Path, at_uri: bool) -> None:
+    folder = tmp_path / "run of mine"
+    out, options = folder.as_uri() if at_uri else str(folder), ["--actors", "3", "--set", "name=a b"]
+    assert bash("run-or-resume.sh", out, "fedavg.toml", *options).returncode == 0
+    folder.mkdir()
+    (folder / "config.toml").touch()
+    again = bash("run-or-resume.sh", out, "fedavg.toml", *options)
+    assert again.returncode == 0 and "not with those of fedavg.toml" in again.stderr
+    assert [call for call in called(programs, "python") if call[0] == "-m"] == [
+        ["-m", "raysim", "run", "fedavg.toml", "--out", out, *options],
+        ["-m", "raysim", "resume", out],
     ]
 
 
