@@ -59,6 +59,8 @@ class Crew:
             ready, _ = ray.wait([*self._starts], num_returns=1 if wait else len(self._starts), timeout=wait)
             for reference in ready:
                 self._take_in(reference)
+            if not self._starts:
+                self._pool.forget_copies(self._plan)
             self.starting += time.perf_counter() - started
 
     def replace(self, actor: int, why: ActorLostError) -> None:

@@ -174,6 +174,10 @@ class ActorPool:
         copies = [] if copy_to is None else [self._files.copy_to(copy_to, plan)]
         return self._handles[number].prepare.remote(there, store, *copies)
 
+    def forget_copies(self, plan: WorkerPlan) -> None:
+        """End the sender of a plan's population, because all actors are set up."""
+        self._files.forget(plan.population)
+
     def admit(self, actor_print: dict[str, str]) -> None:
         """Accept an actor by its fingerprint.
 

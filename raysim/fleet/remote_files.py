@@ -99,6 +99,11 @@ class FileServer:
             self._copies[node, folder] = task.remote(plan.digest, plan.uri, sender)
         return self._copies[node, folder]
 
+    def forget(self, folder: Path) -> None:
+        """Forget a population that all nodes have. Its sender ends; a node that needs a copy later gets another one."""
+        self._senders.pop(folder, None)
+        self._copies = {key: copy for key, copy in self._copies.items() if key[1] != folder}
+
 
 def on_node(node: str) -> dict[str, Any]:
     """Return options of a Ray task or actor that runs on a node, however busy the node is."""

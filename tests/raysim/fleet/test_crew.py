@@ -1,5 +1,6 @@
 """The actors of a fleet while they start, on a Ray that is only played."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,11 @@ from raysim.fleet.crew import Crew
 from raysim.fleet.pool import ActorPool
 from raysim.fleet.resources import ActorDemand, ActorResources
 
-PLAN: Any = SimpleNamespace(personal="personal", layouts=SimpleNamespace(personal=SimpleNamespace(entries=(1,))))
+POPULATION, OTHER = Path("population"), Path("other")
+
+PLAN: Any = SimpleNamespace(
+    population=POPULATION, personal="personal", layouts=SimpleNamespace(personal=SimpleNamespace(entries=(1,)))
+)
 """Plan with personal state."""
 
 
@@ -70,6 +75,20 @@ def test_an_actor_whose_copy_of_the_population_is_lost_is_started_again(
     (text,) = told
     assert text.startswith("client actor 0 did not start (its copy of the population was lost on the way); raysim")
     assert len(list(crew.awaited)) == 1 and stores[0] is stores[1]
+
+
+def test_the_sender_of_a_population_ends_once_all_actors_are_ready(
+    pool: ActorPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray, "get", lambda reference, **_: ({"cpu": "AVX2"}, "node"))
+    monkeypatch.setattr(ray, "wait", lambda references, **_: (references[:1], references[1:]))
+    files = pool._files
+    files._senders |= {POPULATION: object(), OTHER: object()}
+    files._copies |= {("node", POPULATION): object(), ("node", OTHER): object()}
+    crew = Crew(pool, PLAN, print)
+    crew.gather()
+    assert list(crew.ready) == [0]
+    assert list(files._senders) == [OTHER] and list(files._copies) == [("node", OTHER)]
 
 
 def test_an_actor_that_differs_is_refused_and_not_those_after_it(pool: ActorPool) -> None:
