@@ -12,6 +12,8 @@ from raysim.common.errors import InputError
 from raysim.plots.style import in_page, themed
 from raysim.report.templates import template
 from raysim.reproduction.claim import Claim
+from raysim.reproduction.provenance import digest
+from raysim.studies.folder import TRIALS
 
 RECORD = "claims.json"
 
@@ -27,27 +29,32 @@ HEAD = "| claim | verdict | here | paper | condition |\n|---|---|---|---|---|"
 def section(folder: Path) -> str:
     """Return the section's markup from the record and the figures in a study's folder; empty without a record.
 
+    If the trials have changed since, it says so instead of the verdicts.
+
     Raises:
-        InputError: the record or a figure is missing or damaged.
+        InputError: the record, a figure or a trial is missing or damaged.
     """
-    if not (folder / RECORD).is_file():
+    if not (folder / RECORD).is_file() or not (folder / TRIALS).is_file():
         return ""
     try:
-        return _markup(folder, json.loads(read_text(folder / RECORD)))
+        record = json.loads(read_text(folder / RECORD))
+        return markup(folder, record, is_current=record["sha256"] == digest(folder))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{folder / RECORD} or a figure that it names is missing or damaged ({error}): must be as `raysim "
+            f"{folder / RECORD}, a figure that it names or a trial is missing or damaged ({error}): must be as `raysim "
             "reproduce` wrote it; run it again with this folder as --out"
         ) from None
 
 
-def _markup(folder: Path, record: Mapping[str, Any]) -> str:
+def markup(folder: Path, record: Mapping[str, Any], *, is_current: bool = True) -> str:
+    """Return the section's markup from a record; if it is not of the current trials, without its verdicts."""
     claims = [
         (row, paper_text(row), here_text(row), condition_text(row), verdict_text(row)) for row in record["claims"]
     ]
     return template("claims.html.j2", "raysim.reproduction").render(
         record=record,
         command=command(record),
+        is_current=is_current,
         tested=[claim for claim in claims if claim[0]["verdict"] != UNTESTED],
         untested=[claim for claim in claims if claim[0]["verdict"] == UNTESTED],
         figures=[

@@ -11,19 +11,18 @@ from partitioning.common.disk import write_whole
 from partitioning.common.paths import read_text
 from partitioning.common.text import printable_lines
 from raysim.common.distribution import VERSION
-from raysim.common.errors import InputError, StoppedError
+from raysim.common.errors import InputError
 from raysim.plots.style import as_file
 from raysim.reproduction.drawing import drawn
 from raysim.reproduction.file import Reproduction, differences, read_reproduction
 from raysim.reproduction.needed import check_data
-from raysim.reproduction.page import CHANGED, RECORD, as_markdown, section
+from raysim.reproduction.page import CHANGED, RECORD, as_markdown, markup
 from raysim.reproduction.provenance import commit, digest, machine, setting_of
 from raysim.reproduction.verdict import JudgedClaim, StudyNumbers
 from raysim.simulation.options import RunOptions
 from raysim.simulation.stop import Stop
 from raysim.store.config_file import FREE
 from raysim.studies.concluding import conclude
-from raysim.studies.folder import STUDY
 from raysim.studies.read import Findings, read_findings
 from raysim.studies.showing import Board
 from raysim.studies.studying import run_study
@@ -74,12 +73,9 @@ def reproduce(
     tables, board = reproduction.study(full, changes), watcher or Board()
     check_data(tables, board.notice)
     options = RunOptions(actors, inline, address, watcher=board, stop=stop or Stop())
-    try:
-        run_study(tables, folder, (), options, board, _conclude_if_failed)
-    except StoppedError:
-        # `raysim study` would also continue, but neither judge nor draw.
-        again = _again(name, folder, full, changes, options)
-        raise StoppedError(f"stopped; continue with: {again}" if (folder / STUDY).is_file() else "stopped") from None
+    # `raysim study` would also continue, but neither judge nor draw.
+    again = _again(name, folder, full, changes, options)
+    run_study(tables, folder, (), options, board, _conclude_if_failed, again)
     found = read_findings(folder)
     try:
         claims, figures = judge(reproduction, found, full), draw(reproduction, found)
@@ -94,7 +90,7 @@ def reproduce(
         aside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     with write_whole(folder / PAGE) as aside:
         aside.write_text(printable_lines(as_markdown(record)), encoding="utf-8")
-    conclude(folder, lead=section(folder))
+    conclude(folder, lead=markup(folder, record))
     if record["changes"]:
         board.notice(CHANGED)
     return folder, claims

@@ -20,6 +20,7 @@ from raysim.config.check import flat
 from raysim.config.own_notices import module_notices, own_code_notices
 from raysim.config.read import changed, length_notices, module_folders, read
 from raysim.fleet.machine import settled
+from raysim.reproduction.page import section
 from raysim.simulation.options import RunOptions
 from raysim.simulation.stop import Stop
 from raysim.store.config_file import FREE, check_config, config_text, write_config
@@ -72,7 +73,7 @@ def study(
     """
     board = watcher or Board()
     options = RunOptions(actors, inline, address, watcher=board, stop=stop or Stop())
-    return run_study(config, out, changes, options, board, lambda folder, _: conclude(folder))
+    return run_study(config, out, changes, options, board, lambda folder, _: conclude(folder, lead=section(folder)))
 
 
 def run_study(
@@ -82,6 +83,7 @@ def run_study(
     options: RunOptions,
     board: Board,
     write: Callable[[Path, Mapping[str, str]], object],
+    again: str | None = None,
 ) -> StudyProgress:
     """Run the trials of a study; see `study`.
 
@@ -90,10 +92,11 @@ def run_study(
         options: options of each trial.
         board: observer of the study.
         write: called after the trials, with the study's folder and the errors of failed trials, to write its report.
+        again: command that continues the study, for messages; None for `raysim study` with its folder.
     """
     plan, folder = _opened(config, out, tuple(changes), board)
     runner = runner_for(plan, folder / "trials", options, board.notice)
-    again = call("study", folder, inline=options.inline, address=options.address)
+    again = again or call("study", folder, inline=options.inline, address=options.address)
     with _resumable(folder, again), study_folder(folder), run_log(folder / "run.log", LOG), one_input_error():
         course = _planned(plan, folder, board)
         with runner:

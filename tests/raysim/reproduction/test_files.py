@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from raysim.reproduction.reproducing import reproduce
 from raysim.reproduction.verdict import JudgedClaim
 from raysim.studies.file import Study
 from raysim.studies.showing import Board
+from raysim.studies.studying import study
 
 SOME = list(reproductions())
 
@@ -118,6 +120,24 @@ def test_what_was_interrupted_goes_on_and_comes_to_the_same_digest(
     records = ((folder / "claims.json").read_text() for folder in (reproduced[0], tmp_path / "run"))
     one, other = (json.loads(record)["sha256"] for record in records)
     assert (one == other) == same
+
+
+def test_after_a_failed_trial_the_command_that_judges_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raysim.studies.runners.attempt", lambda *given: ("failed", "of a fault"))
+    again = shlex.join(["raysim", "reproduce", _small(tmp_path), "--out", str(tmp_path / "run"), "--inline"])
+    with pytest.raises(RuntimeError, match=f"1 trials failed, .* run them again with: {again}$"):
+        reproduce(_small(tmp_path), tmp_path / "run", inline=True)
+
+
+def test_a_study_in_its_folder_keeps_the_claims_until_the_trials_change(reproduced: Reproduced, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(reproduced[0], tmp_path / "run"))
+    written = (folder / "report.html").read_bytes()
+    study(folder, inline=True)
+    assert (folder / "report.html").read_bytes() == written and b"holds" in written
+    study(folder, changes=["rounds=1"], inline=True)
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "The trials have changed since the claims were judged" in page and "\u2713 holds" not in page
+    assert "--set &#39;model.hidden=[16]&#39;" in page
 
 
 def test_a_wrong_column_of_a_claim_leaves_the_report_of_the_study(tmp_path: Path) -> None:

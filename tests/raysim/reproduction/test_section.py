@@ -28,6 +28,13 @@ RECORD: dict[str, Any] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def of_today(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials beside the record, whose digest is 0."""
+    (tmp_path / "trials.parquet").touch()
+    monkeypatch.setattr("raysim.reproduction.page.digest", lambda folder: "0")
+
+
 def test_what_the_paper_s_setting_does_not_say_by_this_key_is_no_none_of_the_paper_s() -> None:
     text = as_markdown(RECORD)
     assert "Reduced: `local.lr` 0.2 (paper: 0.1); `rounds` none (paper: 9); `data.image_size` 16." in text
@@ -42,7 +49,7 @@ def test_what_was_found_is_said_where_there_is_something(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "{}", "3", '{"claims": [], "figures": [{"title": "1", "file": "figures/1.svg"}]}']
+    "text", ["{", "{}", "3", json.dumps({**RECORD, "figures": [{"title": "1", "file": "figures/1.svg"}]})]
 )
 def test_a_record_that_is_damaged_or_lacks_a_figure_is_refused(tmp_path: Path, text: str) -> None:
     assert section(tmp_path) == ""
