@@ -116,9 +116,9 @@ class StudyNumbers:
         """Return a column's value on each split with a finished trial."""
         here = self.study.counting(dataset, algorithm)
         if claim.take == "population":
-            # All trials of a seed have the same clients; they differ only in the held-out ones.
-            trials = {Split(each.split.seed, partition=each.split.partition): each.folder for each in here}
-            order = sorted(trials, key=lambda split: (split.seed, split.partition or 0))
+            # All trials of a partition have the same clients; they differ in the seed and the held-out ones.
+            trials = {Split(0, partition=each.split.partition): each.folder for each in here}
+            order = sorted(trials, key=lambda split: split.partition or 0)
             return {split: self._of_clients(claim.column, trials[split]) for split in order}
         return {each.split: self._value(claim, each) for each in here}
 
