@@ -118,7 +118,13 @@ class Course:
     def progress(self, folder: Path) -> StudyProgress:
         """Return the state of the study; rows do not depend on the order in which trials end."""
         cells = [self._cells[dataset.name, name] for dataset in self._study.datasets for name in self._study.names]
-        rows = [self._row(trial, cell) for cell in cells for trial in cell.trials if trial.name in self._results]
+        finals = {trial.name for cell in cells for trial in cell.final}
+        rows = [
+            self._row(trial, cell, is_final=trial.name in finals)
+            for cell in cells
+            for trial in cell.trials
+            if trial.name in self._results
+        ]
         winners = {key: cell.points[cell.winner] for key, cell in self._cells.items() if cell.winner is not None}
         measured = {name for result in self._results.values() for name in result.metrics}
         times = sorted(name for name in measured if name.startswith(VIRTUAL_TIME))
@@ -139,7 +145,7 @@ class Course:
             counts[key] = len(cell.trials) if cell.lost else whole
         return counts
 
-    def _row(self, trial: Trial, cell: GridCell) -> dict[str, object]:
+    def _row(self, trial: Trial, cell: GridCell, *, is_final: bool) -> dict[str, object]:
         result, split = self._results[trial.name], trial.split
         return {
             "dataset": trial.dataset,
@@ -149,7 +155,7 @@ class Course:
             "fold": split.fold,
             "validation": split.validation,
             "partition_seed": split.partition,
-            "stage": "final" if trial in cell.final else "search",
+            "stage": "final" if is_final else "search",
             "chosen": trial.point == cell.winner,
             "status": result.status,
             "trial": trial.name,

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 import partitioning
@@ -107,6 +108,15 @@ def test_variants_take_the_values_of_winners_and_search_the_rest(variants: Any, 
 def test_equal_means_go_to_the_first_point(variants: Any, population: Population) -> None:
     course, _ = played(variants, population, lambda point: 0.5)
     assert course.progress(Path()).winners["digits", "radfed"] == {"aggregate_every": 2}
+
+
+def test_the_table_compares_no_trial_with_all_finals(
+    variants: Any, population: Population, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    course, _ = played(variants, population, lambda point: 0.5)
+    monkeypatch.setattr(Trial, "__eq__", None)
+    stages = course.progress(Path()).trials.filter(pc.field("algorithm") == "radfed")["stage"].to_pylist()
+    assert set(stages) == {"search", "final"}
 
 
 def test_of_losses_the_smaller_one_wins(variants: Any, population: Population) -> None:
