@@ -66,13 +66,14 @@ def conclude(folder: Path, out: Path | None = None, lead: str = "") -> Path:
     for name, text in (("table.md", _markdown(study, rows, tables)), ("table.tex", _latex(study, rows, tables))):
         with write_whole(folder / name) as aside:
             aside.write_text(text, encoding="utf-8")
-    for _, dataset, panels in page.curves_of(study):
+    curves = list(page.curves_of(study))
+    for _, dataset, panels in curves:
         drawing = figure(panels, strokes_of(study.algorithms))
         for form in FORMS:
             with write_whole(folder / f"curves-{re.sub('[^A-Za-z0-9._-]+', '-', dataset)}.{form}") as aside:
                 save_figure(drawing, aside, form)
             drawing.set_layout_engine("none")  # the other form has the same places
-    return save(page.render(study, rows, lead), out or folder / "report.html")
+    return save(page.render(study, rows, curves, lead), out or folder / "report.html")
 
 
 def _record(study: Findings, row: ResultRow) -> dict[str, object]:

@@ -1,14 +1,15 @@
 """A study's report."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from raysim.common.units import human_seconds
 from raysim.plots.charts import Chart, chart
-from raysim.plots.panels import Panel
+from raysim.plots.panels import Curve, Panel
 from raysim.plots.style import Stroke, strokes_of
 from raysim.report.templates import template
 from raysim.report.words import ABSENT, EVALUATION_TERMS
-from raysim.studies.read import Findings, keys_of, mean_curve
+from raysim.studies.read import Findings, keys_of, mean_curve, metrics_of
 from raysim.studies.search import Search, edge_notes, search_chart, searches_of
 from raysim.studies.statistics import ResultRow
 from raysim.studies.tables import details, differences
@@ -17,8 +18,12 @@ from raysim.studies.words import MetricColumn, caption, notes, point_text, value
 STATUSES = ("done", "diverged", "failed")
 
 
-def render(study: Findings, rows: Sequence[ResultRow], lead: str = "") -> str:
-    """Return the page's markup; `lead` is markup that stands before the results."""
+DatasetCurves: TypeAlias = tuple[int, str, list[Panel]]
+"""Number and name of a data set, and the panels of its curves."""
+
+
+def render(study: Findings, rows: Sequence[ResultRow], curves: Iterable[DatasetCurves], lead: str = "") -> str:
+    """Return the page's markup, with these `curves`; `lead` is markup that stands before the results."""
     strokes = strokes_of(study.algorithms)
     by = MetricColumn.of(study.select_by)
     searches = searches_of(study)
@@ -33,8 +38,10 @@ def render(study: Findings, rows: Sequence[ResultRow], lead: str = "") -> str:
         details=details(study, rows),
         caption=caption(study, rows),
         notes=sentences(study, rows),
-        curves=[chart(f"curves{n}", dataset, panels, strokes) for n, dataset, panels in curves_of(study)],
-        lost_curves=sum(not study.columns(each) for each in counted if each.status == "done"),
+        curves=[chart(f"curves{n}", dataset, panels, strokes) for n, dataset, panels in curves],
+        lost_curves=sum(
+            metrics_of(study.folder, each.folder, each.algorithm) is None for each in counted if each.status == "done"
+        ),
         boxes=_boxes(rows, strokes, MetricColumn.of(study.metric)),
         # Wide charts come last, so that the others stand side by side.
         searches=sorted(
@@ -73,19 +80,21 @@ def _facts(study: Findings, *, has_search: bool) -> dict[str, str]:
     }
 
 
-def curves_of(study: Findings) -> Iterator[tuple[int, str, list[Panel]]]:
+def curves_of(study: Findings) -> Iterator[DatasetCurves]:
     """Yield the number and name of each data set that has curves, and their panels.
 
     They show the metric that the search compares, then the reported one: means over trials, and standard deviations.
     """
     columns = [MetricColumn.of(name) for name in dict.fromkeys((study.select_by, study.metric))]
     for number, dataset in enumerate(study.datasets):
-        panels = []
-        for each in columns:
-            runs = {name: study.runs(dataset, name, each.column) for name in study.algorithms}
-            if curves := {name: mean_curve(own, each.column) for name, own in runs.items() if own}:
-                panels.append(Panel(each.target, each.metric.title, each.metric.kind, curves))
-        if panels:
+        curves: dict[str, dict[str, Curve]] = {each.column: {} for each in columns}
+        for name in study.algorithms:
+            runs = study.runs(dataset, name, *curves)
+            for column, found in curves.items():
+                if own := [run for run in runs if column in run]:
+                    found[name] = mean_curve(own, column)
+        panels = [Panel(each.target, each.metric.title, each.metric.kind, curves[each.column]) for each in columns]
+        if panels := [panel for panel in panels if panel.curves]:
             yield number, dataset, panels
 
 

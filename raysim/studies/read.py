@@ -140,18 +140,19 @@ class Findings:
         with readable_table(path, AGAIN):
             return list(pq.read_schema(regular(path)).names)
 
-    def rounds(self, trial: TrialRow, column: str) -> dict[str, Values]:
-        """Return a trial's rounds and a column, NaN without a value; empty if no run has the column."""
+    def rounds(self, trial: TrialRow, *columns: str) -> dict[str, Values]:
+        """Return a trial's rounds and the columns that its run has, NaN without a value; empty if it has none."""
         path = metrics_of(self.folder, trial.folder, trial.algorithm)
-        if path is None or column not in self.columns(trial):
+        if path is None:
             return {}
-        with readable_table(path, AGAIN):
-            table = read_parquet(path, columns=["round", column])
-        return {name: np.asarray(table[name].to_numpy(), dtype=np.float64) for name in table.column_names}
+        with readable_table(path, AGAIN), pq.ParquetFile(regular(path)) as file:
+            names = [name for name in columns if name in file.schema_arrow.names]
+            table = file.read(["round", *names])
+        return {name: np.asarray(table[name].to_numpy(), dtype=np.float64) for name in ("round", *names) if names}
 
-    def runs(self, dataset: str, algorithm: str, column: str) -> list[dict[str, Values]]:
-        """Return the rounds and a column of each trial that counts, has ended well and has the column."""
-        found = [self.rounds(each, column) for each in self.counting(dataset, algorithm)]
+    def runs(self, dataset: str, algorithm: str, *columns: str) -> list[dict[str, Values]]:
+        """Return the rounds and the columns of each trial that counts, has ended well and has a column."""
+        found = [self.rounds(each, *columns) for each in self.counting(dataset, algorithm)]
         return [run for run in found if run]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from partitioning.common import paths
 from raysim.common.errors import InputError
 from raysim.studies import concluding
 from raysim.studies.concluding import conclude
@@ -222,6 +223,15 @@ def test_markdown_and_latex_take_the_tables_from_one_making(tmp_path: Path, monk
         monkeypatch.setattr(concluding, name, lambda *a, name=name, real=real: (made.append(name), real(*a))[1])
     conclude(write_study(tmp_path, [*trials("fedavg", [0.5, 0.6]), *trials("radfed", [0.6, 0.7])]))
     assert made == ["means", "differences", "contests"]
+
+
+def test_the_rounds_of_each_trial_are_read_once(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Path] = []
+    real = paths.open_regular
+    monkeypatch.setattr(paths, "open_regular", lambda path: (opened.append(Path(path)), real(path))[1])
+    conclude(study)
+    rounds = [path for path in opened if path.name == "metrics.parquet"]
+    assert len(rounds) == len(set(rounds)) == 4
 
 
 def test_the_curves_of_each_data_set_are_files_for_a_paper(study: Path) -> None:
