@@ -98,8 +98,11 @@ def point_text(point: str | None) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Return one value of a hyper-parameter as text."""
-    return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)
+    """Return one value of a hyper-parameter as text, the same for no other value."""
+    if not isinstance(value, float):
+        return value if isinstance(value, str) else json.dumps(value)
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
 
 
 def pairing(study: Findings) -> str:

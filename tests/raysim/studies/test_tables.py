@@ -18,7 +18,7 @@ from raysim.studies.concluding import conclude
 from raysim.studies.course import StudyProgress
 from raysim.studies.folder import TRIALS
 from raysim.studies.read import read_findings
-from raysim.studies.search import edge_notes
+from raysim.studies.search import Search, SearchedPoint, edge_notes, search_chart
 from raysim.studies.statistics import rows_of, tallies_of
 from raysim.studies.tables import contests, details, differences, markdown_table, progress_table
 from raysim.studies.words import MetricColumn, caption, caption_of_means, notes, percent
@@ -78,6 +78,13 @@ def test_a_winner_at_the_edge_of_its_grid_is_told(tmp_path: Path, values: list[A
     conclude(folder)
     for each in notes_on_edges:
         assert each in (folder / "report.html").read_text() and "local.lr" in (folder / "table.md").read_text()
+
+
+def test_values_that_differ_in_late_digits_are_points_of_their_own() -> None:
+    values = (0.9999999, 0.99999999, 0.999)
+    search = Search("digits", "fedavg", tuple(SearchedPoint(point(beta=each), (each,), False) for each in values))
+    (panel,) = search_chart("search", search, MetricColumn.of("validation_accuracy")).values["panels"]
+    assert panel["ticks"] == ["0.999", "0.9999999", "0.99999999"]
 
 
 @pytest.mark.parametrize(
