@@ -16,6 +16,7 @@ from raysim.plots.style import Stroke
 from raysim.report.read import AlgorithmOutput, RunOutput
 from raysim.report.tables import ResultTable, TableColumn, best_rows, count
 from raysim.report.words import ABSENT, METRICS, ShownMetric, metric_named
+from raysim.store.tables import ACCOUNTS
 
 Outputs = Sequence[AlgorithmOutput]
 
@@ -36,7 +37,7 @@ GROUPS = 20
 LISTED = 200
 """Clients of the table on the page, at most: those with the worst values."""
 
-NUMBERS = ("client", "samples", "test_samples", "updates", "bytes_up", "bytes_down", "machine_seconds")
+NUMBERS = ("client", "samples", "test_samples", *ACCOUNTS)
 """Columns by which nothing is grouped."""
 
 

@@ -169,6 +169,14 @@ def test_a_report_has_quantiles_groups_and_a_table_that_can_be_sorted(done: rays
     assert section[section.index('class="sortable"') :].count('<th scope="row">') == 10
 
 
+def test_no_group_is_of_clients_with_the_same_cost(done: raysim.Run) -> None:
+    (run,) = read_runs([done.folder])
+    late = pa.array([0, 1] * 5)
+    results = [replace(each, clients=each.clients.append_column("late", late)) for each in run.results]
+    described = describe([replace(run, results=tuple(results))], strokes_of([each.label for each in results]))
+    assert described is not None and [name for name, _ in described["groups"]] == ["device", "split"]
+
+
 OWN = """
 from dataclasses import dataclass
 
