@@ -49,8 +49,8 @@ def fedrep(
 
     Paper: Algorithm 1; ten epochs of the head as in section 5.
 
-    Deviations: the body trains for `local.epochs` epochs; in Algorithm 1 it takes one gradient step. The optimiser
-    starts anew between the two. The reported loss is that of the body's steps.
+    Deviations: the body trains for `local.epochs` epochs; in Algorithm 1 it takes one gradient step. The optimiser and
+    `local.lr_schedule` start anew between the two. The reported loss is that of the body's steps.
     """
     for name in ("steps", "batches"):
         value, allowed = getattr(local, name), "left out with fedrep, whose client updates have epochs"
