@@ -249,12 +249,16 @@ def _divide(raw: dict[str, Any], folds: int) -> None:
 def _check_dataset(dataset: StudyData, table: StudyTable, has_search: bool) -> None:
     """Raise InputError if a data set's evaluation, folds or clients do not fit the study."""
     evaluate, partition = dataset.experiment.evaluate, dataset.experiment.partition
-    if has_search and evaluate.select == "best" and not evaluate.select_by.startswith("validation_"):
-        raise InputError(
-            f"{dataset.name}: evaluate.select_by = {evaluate.select_by!r} with study.grid: must be a column of the "
-            "validation clients, because test clients must not select the model that the search compares; set "
-            'evaluate.select_by = "validation_accuracy"'
-        )
+    for rule, columns in evaluate.selection.decides.items() if has_search else ():
+        if (column := next((each for each in columns if not each.startswith("validation_")), None)) is not None:
+            by_target = "until_target" in rule
+            key = f"evaluate.target.{column}" if by_target else f"evaluate.select_by = {column!r}"
+            beside = f"{rule} and " if by_target else ""
+            other = "evaluate.until_target = false" if by_target else 'evaluate.select_by = "validation_accuracy"'
+            raise InputError(
+                f"{dataset.name}: {key} with {beside}study.grid: must be a column of the validation clients, because "
+                f"test data must not select the model that the search compares; set {other}"
+            )
     if partition is not None and partition.folds != (table.folds or 0):
         raise InputError(
             f"study.datasets.{dataset.name}: partition.folds = {partition.folds} must be study.folds = "

@@ -173,8 +173,17 @@ def test_an_inherited_key_without_a_value_leaves_the_keys_that_it_excludes(small
 
 
 @pytest.mark.parametrize("where", ["base", "datasets"])
-def test_no_test_chooses_the_round_by_which_points_compare(small: dict[str, Any], where: str) -> None:
-    rule = {"evaluate.select": "best", "evaluate.select_by": "held_out_accuracy"}
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"evaluate.select": "best", "evaluate.select_by": "held_out_accuracy"},
+        {"evaluate.until_target": True, "evaluate.target": {"validation_accuracy": 0.3, "held_out_accuracy": 0.3}},
+    ],
+    ids=["best", "target"],
+)
+def test_no_test_chooses_the_round_by_which_points_compare(
+    small: dict[str, Any], rule: dict[str, Any], where: str
+) -> None:
     small["study"] |= {"select_by": "validation_accuracy"}
     small["evaluate"] |= {"every": 1}
     if where == "base":
