@@ -27,7 +27,7 @@ class TuneTable(ConfigTable):
     seeds: Seeds | None = None
     """Seeds of the search; by default all of `study.seeds`."""
     folds: Folds | None = None
-    """Test folds of the search; by default all."""
+    """Test folds of the search; by default all. The clients of their validation folds choose the points."""
     local_validation: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Share of each client's training part on which the search compares points, as `local_validation_accuracy`: for
     methods with personal models. By default validation clients compare."""

@@ -175,10 +175,19 @@ def _named(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _notes_on_choice(study: Findings) -> Iterator[str]:
-    if study.metric.startswith("validation_") and any(not each.is_chosen for each in study.trials):
+    searched = [each.split for each in study.trials if not each.is_chosen]
+    if study.metric.startswith("validation_") and searched:
         yield (
             "The reported clients have also chosen the hyper-parameters, so the values are too favourable; set "
             "study.metric to a column of test clients."
+        )
+    tested = {each.split.fold for each in study.trials if each.counts} - {None}
+    both = tested & {split.validation for split in searched}
+    if study.metric.startswith("held_out_") and study.select_by.startswith("validation_") and both:
+        fewer = "; name fewer folds in study.tune.folds" if len({split.fold for split in searched}) > 1 else ""
+        yield (
+            f"The clients of {len(both)} of {len(tested)} test folds have also chosen the hyper-parameters, as "
+            f"validation clients of another fold, so the values may be too favourable{fewer}."
         )
 
 

@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,25 @@ def test_values_of_the_clients_that_chose_the_points_are_told(tmp_path: Path) ->
     ):
         study = read_findings(write_study(tmp_path, rows, metric=metric))
         assert any("too favourable" in text for text in notes(study, rows_of(study))) == is_told
+
+
+def test_test_folds_whose_clients_chose_the_points_are_told(tmp_path: Path) -> None:
+    final = [trial("fedavg", 1, fold, 0.5, validation=(fold + 1) % 3) for fold in range(3)]
+    for folds, metric, note in (
+        ((0, 1, 2), "held_out_accuracy", "of 3 of 3 test folds .* favourable; name fewer folds in study.tune.folds"),
+        ((0,), "held_out_accuracy", "of 1 of 3 test folds .* favourable\\."),
+        ((), "held_out_accuracy", ""),
+        ((0,), "held_out_loss", "of 1 of 3"),
+        ((0,), "test_accuracy", ""),
+    ):
+        tried = [
+            trial("fedavg", 1, fold, 0.4, point=point(rate=2), validation=(fold + 1) % 3, **searching())
+            for fold in folds
+        ]
+        study = read_findings(write_study(tmp_path, [*final, *tried]))
+        study = replace(study, config={"study": {**study.config["study"], "metric": metric}})
+        said = [text for text in notes(study, rows_of(study)) if "test folds" in text]
+        assert len(said) == bool(note) and all(re.search(note, text) for text in said)
 
 
 def screen(found: list[dict[str, object]], planned: dict[tuple[str, str], int]) -> str:
