@@ -105,6 +105,7 @@ class Evaluate(Function):
         domain: domain of the test set; None for the global one.
         own_statistics: whether batch-norm statistics come from the scored data: each client's, or the whole test set's.
         round_number: round of the model, a key of the draws of a user's own metrics and losses.
+        target: number of the target in its evaluation, below 2^31, another key of these draws.
     """
 
     part: SamplePart | None
@@ -113,6 +114,7 @@ class Evaluate(Function):
     domain: str | None = None
     own_statistics: bool = False
     round_number: int = 0
+    target: int = 0
 
     driver_may_hold: ClassVar[bool] = True
 
@@ -136,7 +138,8 @@ class Evaluate(Function):
         bounds = np.concatenate([[0], np.cumsum(counts)])
         scores: list[Score] = []
         keys: list[NDArray[np.int64]] = []
-        with worker.keyed(Purpose.OWN_SCORE, self.round_number, block.number):
+        # Blocks count from 0 in each target.
+        with worker.keyed(Purpose.OWN_SCORE, self.round_number, self.target << 32 | block.number):
             for owners in self._loaded(worker, block, values, x, counts):
                 rows, own = slice(bounds[owners.start], bounds[owners.stop]), counts[owners]
                 scores.append(self._score(worker.resident, x[rows], y[rows], own, keys if self.ranks else None))

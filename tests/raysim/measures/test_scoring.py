@@ -209,6 +209,18 @@ def test_own_metrics_and_losses_cannot_change_what_others_see(
     assert found(CrossEntropy(), *OF_CLASSES) == wanted
 
 
+def test_draws_of_an_own_metric_differ_between_targets(federation: Callable[..., InlineFleet]) -> None:  # noqa: F811
+    module = perceptron()
+    fleet = federation(clients([3, 3, 3]), module)
+    fleet._worker = replace(fleet._worker, data=Memory(), own=0)  # type: ignore[arg-type]
+    names = ("local", "held_out", "validation")
+    targets = tuple(EvaluationTarget(name, np.arange(20), np.full(20, 3), "test") for name in names)
+    drawing = own_metric("drawing", lambda outputs, y: torch.rand(len(y)))
+    state, algorithm = begin(module, fleet, 0, 1), fedavg(Participation(), LOCAL)
+    first, again = (evaluate(state, algorithm, fleet, Targets(targets, (drawing,))) for _ in range(2))
+    assert first == again and len({first[f"{name}_drawing"] for name in names}) == 3
+
+
 @pytest.mark.parametrize("parts", [1, 7])
 def test_the_auc_of_a_confident_model_is_that_of_its_logits(
     federation: Callable[..., InlineFleet],  # noqa: F811
