@@ -39,6 +39,10 @@ EPSILON = 0.01
 """FedMMB's threshold: a run with a smaller discordance is concordant with its twin."""
 
 
+Cursor: TypeAlias = tuple[int, int, int]
+"""Place of a concordance twin in its data: number of the pass, samples drawn in it, and samples of its union."""
+
+
 @dataclass(frozen=True)
 class TwinState:
     """State of a twin between two rounds.
@@ -47,14 +51,14 @@ class TwinState:
         model: entries of the model.
         personal: entries beside the model, such as a batch cursor.
         rounds: number of finished rounds; of a concordance, those that its mean counts.
-        drawn: number of samples drawn.
+        cursor: place in the data, of a concordance.
         squares: sum over rounds of the squared differences of the test losses.
     """
 
     model: Packed
     personal: Packed
     rounds: int = 0
-    drawn: int = 0
+    cursor: Cursor = (-1, 0, 0)
     squares: float = 0.0
 
 
@@ -138,10 +142,10 @@ class Concordance:
 
         delta(t) = 1/t sum_(i <= t) (l_i^g - l_i^c)^2;   concordant if delta < epsilon
 
-    The twin draws batches of B' = K B samples from the union of all training clients' data, pass after pass. Its draws
-    have a key of their own. K is the number of client updates in the round. The twin starts from the same model, and
-    takes as many steps per round as a client update, at the same learning rate: `local.batches`, `local.steps`, or
-    `local.epochs` passes over the union.
+    The twin draws batches of B' = K B samples from the union of all training clients' data, pass after pass. If clients
+    join late, the larger union begins a new pass. The twin's draws have a key of their own. K is the number of client
+    updates in the round. The twin starts from the same model, and takes as many steps per round as a client update, at
+    the same learning rate: `local.batches`, `local.steps`, or `local.epochs` passes over the union.
 
     Args:
         state: state of the twin.
@@ -165,7 +169,7 @@ class Concordance:
         report, census = _report(state), fleet.census
         phase = algorithm.phase(report.phase)
         local, lr = phase.local.fitted(census), phase.local.rate(state.round, state.rounds)
-        steps = TwinSteps(local, lr, state.seed, state.round, self.state.drawn, len(report.updates))
+        steps = TwinSteps(local, lr, state.seed, state.round, self.state.cursor, len(report.updates))
         start = fleet.put((self.state.model, self.state.personal))
         self._outcomes = fleet.map(steps, [block_over(census.joined(state.round), fleet)], [start])
         self._round = state, phase, fleet
@@ -175,16 +179,16 @@ class Concordance:
         if self._round is None:
             raise RuntimeError("the twin's round has not begun")
         (outcome,), (state, phase, fleet) = self._outcomes, self._round
-        model, drawn, refused = outcome.value
+        model, cursor, refused = outcome.value
         if refused:
-            self.state = replace(self.state, drawn=drawn)
+            self.state = replace(self.state, cursor=cursor)
             return {"twin_test_loss": nan, "concordance": nan}
         measured = model
         if phase.local.statistics == "untracked":
             measured = with_statistics(model, self.state.personal, fleet, state.round)
         loss = loss_on_test(measured, state.average, fleet, self._targets, phase.local.loss)
         squares = self.state.squares + (metrics["test_loss"] - loss) ** 2
-        self.state = TwinState(model, self.state.personal, self.state.rounds + 1, drawn, squares)
+        self.state = TwinState(model, self.state.personal, self.state.rounds + 1, cursor, squares)
         return {"twin_test_loss": loss, "concordance": squares / self.state.rounds}
 
 
@@ -197,7 +201,7 @@ class TwinSteps(Function):
         lr: learning rate of the round.
         seed: seed of the run.
         round_number: round, starting at 1.
-        drawn: number of samples drawn before.
+        cursor: place in the data before the round.
         updates: number K of client updates in the round; a batch of the twin is as large as K client batches.
     """
 
@@ -205,7 +209,7 @@ class TwinSteps(Function):
     lr: float
     seed: int
     round_number: int
-    drawn: int
+    cursor: Cursor
     updates: int
 
     INDEX: ClassVar[Mapping[Purpose, int]] = {Purpose.BATCHES: 0, Purpose.DROPOUT: 1, Purpose.AUGMENT: 2}
@@ -217,7 +221,7 @@ class TwinSteps(Function):
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         worker.resident.load(*values[0])
         x, y = worker.data.union(block.clients, "train")
-        batches, drawn = self.batches(len(y))
+        batches, cursor = self.batches(len(y))
         work = Work(x.to(worker.resident.floating), y, batches)
         for prepare in worker.preparations:
             work = prepare(work, self.local, self._key)
@@ -225,36 +229,37 @@ class TwinSteps(Function):
         is_finite = isfinite(loss) or not work.batches
         wrong = worker.resident.first_nonfinite(0) or (None if is_finite else "the training loss")
         if wrong is None:
-            return Output((worker.resident.shared().copy(), drawn, False))
+            return Output((worker.resident.shared().copy(), cursor, False))
         if self.local.nonfinite == "stop":
             raise DivergedError(
                 f"the twin of evaluate.measures = 'concordance' in round {self.round_number}: {wrong} is not finite; "
                 "lower local.lr, or leave the measure out"
             )
-        return Output((values[0][0], drawn, True))
+        return Output((values[0][0], cursor, True))
 
     def _key(self, purpose: Purpose) -> int:
         return torch_seed(self.seed, Purpose.TWIN, self.round_number, self.INDEX[purpose])
 
-    def batches(self, samples: int) -> tuple[list[NDArray[np.int64]], int]:
-        """Return the rows of each step's batch, and the number of samples drawn afterwards.
+    def batches(self, samples: int) -> tuple[list[NDArray[np.int64]], Cursor]:
+        """Return the rows of each step's batch, and the place in the data afterwards.
 
-        The last batch of a pass may be smaller.
+        The last batch of a pass may be smaller. A union of another size begins the next pass.
         """
         if samples == 0 or self.updates == 0:
-            return [], self.drawn
+            return [], self.cursor
         size = samples if self.local.batch_size == "full" else min(samples, self.updates * self.local.batch_size)
         given = self.local.batches or self.local.steps
         steps = (self.local.epochs or 0) * -(-samples // size) if given is None else int(given)
-        batches, drawn = [], self.drawn
-        order, current = np.empty(0, np.int64), -1
+        data_pass, drawn, before = self.cursor
+        batches, order, current = [], np.empty(0, np.int64), -1
         for _ in range(steps):
-            data_pass, first = divmod(drawn, samples)
+            if drawn == before or samples != before:
+                data_pass, drawn, before = data_pass + 1, 0, samples
             if data_pass != current:
                 order, current = generator(self.seed, Purpose.TWIN, data_pass).permutation(samples), data_pass
-            batches.append(order[first : first + size])
+            batches.append(order[drawn : drawn + size])
             drawn += len(batches[-1])
-        return batches, drawn
+        return batches, (data_pass, drawn, before)
 
 
 def verdict(delta: float) -> dict[str, Any]:

@@ -36,7 +36,7 @@ CLASSES = (
 )
 """Classes that a checkpoint may hold beside plain values and arrays."""
 
-VERSION = "9"
+VERSION = "10"
 NEWEST = 2
 """Number of checkpoints kept: if the newest is damaged, the other one serves."""
 

@@ -37,7 +37,7 @@ from partitioning import Population
 from raysim.common.errors import InputError
 from raysim.data.shards import Shards
 from raysim.fleet.inline import InlineFleet
-from raysim.measures.twins import Divergence, TwinState, TwinSteps
+from raysim.measures.twins import Cursor, Divergence, TwinState, TwinSteps
 from raysim.models.build import build
 from raysim.plots.style import strokes_of
 from raysim.report.curves import measures
@@ -128,22 +128,30 @@ def test_the_divergence_is_that_of_plain_models(aggregate_every: int, federation
 
 
 def test_a_twin_draws_pass_after_pass() -> None:
-    def draw(drawn: int, **local: Any) -> tuple[list[np.ndarray], int]:
-        return TwinSteps(Local(**local), lr=0.1, seed=3, round_number=1, drawn=drawn, updates=2).batches(10)
+    start = (-1, 0, 0)
 
-    batches, drawn = draw(0, steps=4, batch_size=3)  # 6 and 4 of the first pass, 6 and 4 of the second
-    assert ([len(rows) for rows in batches], drawn) == ([6, 4, 6, 4], 20)
+    def draw(cursor: Cursor, samples: int = 10, **local: Any) -> tuple[list[np.ndarray], Cursor]:
+        return TwinSteps(Local(**local), lr=0.1, seed=3, round_number=1, cursor=cursor, updates=2).batches(samples)
+
+    batches, cursor = draw(start, steps=4, batch_size=3)  # 6 and 4 of the first pass, 6 and 4 of the second
+    assert ([len(rows) for rows in batches], cursor) == ([6, 4, 6, 4], (1, 10, 10))
     for half, number in ((batches[:2], 0), (batches[2:], 1)):
         np.testing.assert_array_equal(np.concatenate(half), generator(3, Purpose.TWIN, number).permutation(10))
     # In two rounds as in one.
-    first, drawn = draw(0, steps=1, batch_size=3)
-    then, drawn = draw(drawn, steps=3, batch_size=3)
-    assert drawn == 20 and all(np.array_equal(a, b) for a, b in zip(first + then, batches, strict=True))
-    assert [len(rows) for rows in draw(0, epochs=2, batch_size=3)[0]] == [6, 4, 6, 4]
-    assert [len(rows) for rows in draw(0, steps=2, batch_size="full")[0]] == [10, 10]
-    assert [len(rows) for rows in draw(0, steps=2, batch_size=50)[0]] == [10, 10]
+    first, cursor = draw(start, steps=1, batch_size=3)
+    then, cursor = draw(cursor, steps=3, batch_size=3)
+    assert cursor == (1, 10, 10) and all(np.array_equal(a, b) for a, b in zip(first + then, batches, strict=True))
+    assert [len(rows) for rows in draw(start, epochs=2, batch_size=3)[0]] == [6, 4, 6, 4]
+    assert [len(rows) for rows in draw(start, steps=2, batch_size="full")[0]] == [10, 10]
+    assert [len(rows) for rows in draw(start, steps=2, batch_size=50)[0]] == [10, 10]
     # Without a client update the twin does not move either.
-    assert TwinSteps(Local(steps=2), lr=0.1, seed=3, round_number=1, drawn=4, updates=0).batches(10) == ([], 4)
+    steps = TwinSteps(Local(steps=2), lr=0.1, seed=3, round_number=1, cursor=(0, 4, 10), updates=0)
+    assert steps.batches(10) == ([], (0, 4, 10))
+    # A union that has grown begins a pass, in the middle of one or after it.
+    for before in ((0, 6, 10), (0, 10, 10)):
+        batches, cursor = draw(before, samples=14, epochs=1, batch_size=3)
+        assert cursor == (1, 14, 14) and [len(rows) for rows in batches] == [6, 6, 2]
+        assert sorted(np.concatenate(batches)) == list(range(14))
 
 
 EXPERIMENT: dict[str, Any] = {
