@@ -356,11 +356,12 @@ def kept(trained: Trained, rows: UpdateRows, personal: Sum) -> UpdateRows:
 
 
 def _stored(trained: Trained, rows: UpdateRows, place: int) -> Location | None:
-    """Store a client's personal entries after a finite update; return their location."""
+    """Store a client's personal entries after an update that was trained, or that counts; return their location."""
     counts = bool(trained.updates.local.batches and rows.report["samples"][place])
-    if rows.nonfinite[place] is not None or not (counts or rows.report["steps"][place]):
-        return rows.personal[place]  # nothing was trained that counts
+    stepped = rows.nonfinite[place] is None and rows.report["steps"][place]
+    if not (counts or stepped):
+        return rows.personal[place]
     if counts:
-        # Count the update even if batch norm refused its only sample: the next batches are others.
+        # Without its count, an update whose batches are refused would have the same ones again.
         trained.trainer.count(BATCHES, trained.lanes[place])
     return trained.worker.personal.append(trained.trainer.personal(trained.lanes[place]))

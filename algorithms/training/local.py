@@ -123,7 +123,7 @@ class Local:
         nonfinite: action if a client update's model, loss or weight is NaN or infinite. "stop" ends the run.
             "leave-out" treats the client as one without samples: weight 0, and personal state and a travelling model
             stay unchanged. "last" counts the received model with the update's usual weight; if that weight is not
-            finite, the update is left out.
+            finite, the update is left out. With `batches`, the client goes on to its next batches all the same.
         update: a user's own client update, in place of the local steps; it takes `lr`, `loss` and the batches. None for
             these steps.
         method: additions of a method to these steps; see `algorithms.training.method`.

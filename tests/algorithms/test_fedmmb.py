@@ -3,12 +3,28 @@
 from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
 import pytest
+import torch
 
-from algorithms import InputError, Local, Participation, Purpose, begin, fedbn, fedmmb, fedsmb, generator, next_round
+from algorithms import (
+    Compute,
+    InputError,
+    Local,
+    Participation,
+    Purpose,
+    begin,
+    fedbn,
+    fedmmb,
+    fedsmb,
+    generator,
+    next_round,
+)
+from algorithms.core.finite import Nonfinite
+from algorithms.training.local import Execution
 from raysim.fleet.inline import InlineFleet
 from tests.kit.federation import clients, perceptron
 from tests.kit.reference import DATA, agree, engine, mean, module, sgd, train
@@ -99,6 +115,24 @@ def test_a_batch_that_batch_norm_refuses_is_passed_over_once(federation: Federat
     assert state.report is not None
     # Client 0 has batches of 4 and 1: the second update trains on nothing, the third begins a new pass.
     assert state.report.updates.report["used"].tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("way", ["sequential", "vectorised", "fused", "low-rank"])
+@pytest.mark.parametrize(("nonfinite", "steps"), [("leave-out", [1, 0, 1]), ("last", [1, 1, 1])])
+def test_a_batch_that_is_not_finite_is_passed_over_once(
+    nonfinite: Nonfinite, steps: list[int], way: Execution, federation: Federation
+) -> None:
+    ((x, y),) = clients((12,))
+    x[generator(0, Purpose.BATCHES, 0, 0).permutation(12)[4]] = torch.nan  # in the second batch of the first pass
+    algorithm = fedsmb(Participation(), replace(LOCAL, nonfinite=nonfinite, compute=Compute(way)))
+    fleet = federation([(x, y)], perceptron(), algorithm.sharing, compute=Compute(way))
+    state, taken, finite = begin(perceptron(), fleet, 0), list[int](), list[bool]()
+    for _ in range(3):
+        state = next_round(state, algorithm, fleet)
+        assert state.report is not None
+        taken += state.report.updates.report["steps"].astype(int).tolist()
+        finite += state.report.updates.finite.tolist()
+    assert (taken, finite) == (steps, [True, False, True])
 
 
 @pytest.mark.parametrize(
