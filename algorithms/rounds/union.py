@@ -49,6 +49,11 @@ class UnionUpdate(Around):
         data: Any = UnionData(worker.data, block.clients)  # a client update reads nothing else
         try:
             # The union is one long update, whose rank would be that of its weights.
-            return self.inner(replace(worker, data=data, low_rank=None), first, *values)
+            output = self.inner(replace(worker, data=data, low_rank=None), first, *values)
         except DivergedError as error:
             raise DivergedError(f"{self.name}, trained as {error}") from None
+        (stored,), personal = output.value.rows.personal, output.value.personal
+        if stored is not None and personal.total == 0:
+            # The next update begins with these entries, which count this one although it took no step.
+            personal.add(worker.personal.read(stored), 1.0)
+        return output

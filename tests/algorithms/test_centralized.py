@@ -67,6 +67,19 @@ def test_with_one_client_it_is_fedavg_with_maintained_momentum(federation: Feder
     assert not same(ours.model, run(federation, centralized(Participation(), LOCALS["steps"]), data).model)
 
 
+@pytest.mark.parametrize("refused", ["a single sample", "NaN"])
+def test_batches_that_are_refused_are_passed_over_once(refused: str, federation: Federation) -> None:
+    norm = refused == "a single sample"
+    ((x, y),) = clients((5 if norm else 12,))
+    if not norm:
+        x[generator(0, Purpose.BATCHES, 0).permutation(12)[4]] = torch.nan  # in the second batch
+    local = Local(lr=0.1, batches=1, batch_size=4, nonfinite="leave-out")
+    reports = [
+        run(federation, centralized(Participation(), local), [(x, y)], rounds, norm).report for rounds in (1, 2, 3)
+    ]
+    assert [int(report.updates.report["steps"][0]) for report in reports if report] == [1, 0, 1]
+
+
 def test_a_round_is_one_update_of_nobody_and_sends_nothing(federation: Federation) -> None:
     report = run(federation, centralized(Participation(fraction=1.0), LOCALS["steps"]), clients(SIZES), rounds=2).report
     assert report is not None and (report.bytes_up, report.bytes_down, report.exchanges) == (0, 0, 0)

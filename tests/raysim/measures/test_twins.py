@@ -78,6 +78,12 @@ def test_one_client_does_not_diverge(algorithm: Algorithm, federation: Federatio
     assert divergence(algorithm, fleet, 4, norm=True) == [0.0] * 4
 
 
+def test_one_client_does_not_diverge_after_a_batch_that_is_refused(federation: Federation) -> None:  # noqa: F811
+    algorithm = fedsmb(Participation(), LOCAL)  # batches of 4 and 1
+    fleet = federation(clients([5]), perceptron(True), algorithm.sharing)
+    assert divergence(algorithm, fleet, 4, norm=True) == [0.0] * 4
+
+
 @pytest.mark.parametrize("arrivals", [fedasync, fedbuff])
 def test_one_client_does_not_diverge_around_arrivals(
     arrivals: Callable[..., Algorithm],
