@@ -246,12 +246,13 @@ def mixing_blocks(
 
 def sent_so_far(memory: Mapping[str, NDArray[np.int64]], mixing: Mixing) -> dict[str, NDArray[np.int64]]:
     """Return the arcs of all rounds, sender x n + receiver, ascending, and the messages that each carried."""
-    arcs = mixing.senders * len(mixing.own) + mixing.receivers
-    before = memory.get("arcs", arcs[:0])
-    found = np.union1d(before, arcs)
-    messages = np.isin(found, arcs).astype(np.int64)
-    messages[np.searchsorted(found, before)] += memory.get("messages", arcs[:0])
-    return {"arcs": found, "messages": messages}
+    arcs = np.sort(mixing.senders * len(mixing.own) + mixing.receivers)
+    before, messages = memory.get("arcs", arcs[:0]), memory.get("messages", arcs[:0]).copy()
+    places = np.searchsorted(before, arcs)
+    again = np.append(before, -1)[places] == arcs
+    messages[places[again]] += 1
+    added = places[~again]
+    return {"arcs": np.insert(before, added, arcs[~again]), "messages": np.insert(messages, added, 1)}
 
 
 def travelling(layout: Layout) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -1,5 +1,6 @@
 """D-PSGD and SGP against their equations, and what they share."""
 
+from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -26,6 +27,7 @@ from algorithms import (
     sgp,
 )
 from algorithms.options.topology import Mixing
+from algorithms.rounds.gossip import sent_so_far
 from raysim.fleet.inline import InlineFleet
 from tests.kit.reference import DATA, FP64, drawn, engine, module, sgd, train
 
@@ -209,6 +211,16 @@ def test_bytes_go_from_client_to_client(federation: Federation) -> None:
         pair for client in range(6) for pair in ((client, (client + 1) % 6), (client, (client - 1) % 6))
     )
     assert set(edges["messages"]) == {3} and set(edges["bytes"]) == {3 * size}
+
+
+def test_messages_of_graphs_that_are_drawn_anew_are_counted_by_link() -> None:
+    topology, memory, expected = Topology("random-regular", degree=2, redraw="round"), dict[str, Any](), Counter[int]()
+    for number in range(1, 6):
+        mixing = topology.matrix(CLIENTS, 0, number)
+        memory = sent_so_far(memory, mixing)
+        expected.update((mixing.senders * len(CLIENTS) + mixing.receivers).tolist())
+    assert list(zip(memory["arcs"].tolist(), memory["messages"].tolist(), strict=True)) == sorted(expected.items())
+    assert max(expected.values()) > 1 and min(expected.values()) < 5
 
 
 def test_clients_outside_the_cohort_keep_their_models(federation: Federation) -> None:
