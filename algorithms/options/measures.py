@@ -112,8 +112,8 @@ class BatchStatistics(Option):
         bn_change = mean |S(t+1) - S(t)|,  bn_deviation = mean_k mean |S_k(t+1) - S(t)|,
         bn_variance = mean_k Var of client k's latest deviations
 
-    over all running means and variances S of the model. A round without an aggregation has the change 0. The memory
-    holds the windows of the clients' deviations.
+    over all running means and variances S of the model, or of the models of all clusters. A round without an
+    aggregation has the change 0. The memory holds the windows of the clients' deviations.
 
     Paper: FixBN, Figure 3 (a) and (b).
 
@@ -131,7 +131,8 @@ class BatchStatistics(Option):
         trained = rows.trained
         shifts = dict(zip(rows.clients[trained].tolist(), rows.column("bn_shift")[trained].tolist(), strict=True))
         windows = entered(draft.state.of(self.name), shifts, WINDOW)
-        change = np.abs(statistics(layout, state.model) - statistics(layout, draft.state.model))
+        models = zip(state.models, draft.state.models, strict=True)
+        change = np.concatenate([np.abs(statistics(layout, now) - statistics(layout, then)) for now, then in models])
         spread = variances(windows, least=2)
         measures = {"bn_change": float(change.mean()) if change.size else 0.0}
         if shifts:

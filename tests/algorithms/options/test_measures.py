@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from algorithms import Edges, Local, Participation, begin, dpsgd, fedavg, fedbuff, hierfavg, next_round, radfed
+from algorithms import Edges, Local, Participation, begin, dpsgd, fedavg, fedbuff, hierfavg, ifca, next_round, radfed
 from algorithms.core.layout import Layout, Packed
 from algorithms.options.measures import BatchStatistics, Directions, Divergence
 from algorithms.parts.rules import entered, variances
@@ -111,6 +111,22 @@ def test_statistics_are_followed(federation: Federation) -> None:
         shifts.append(state.report.updates.report["bn_shift"])
         assert measures["bn_deviation"] == pytest.approx(np.mean(shifts[-1]))
     assert measures["bn_variance"] == pytest.approx(np.var(shifts, axis=0).mean())
+
+
+def test_the_statistics_of_all_clusters_are_followed(federation: Federation) -> None:
+    algorithm = ifca(Participation(), LOCAL, clusters=2).having(BatchStatistics())
+    fleet = federation(clients((12, 8, 9)), perceptron(True))
+    state, both = begin(perceptron(True), fleet, 0), 0
+    for number in range(4):
+        then, state = state.models * (1 if number else 2), next_round(state, algorithm, fleet)
+        moved = [
+            np.mean([np.abs(now[name] - old[name]).mean() for name in ("1.running_mean", "1.running_var")])
+            for now, old in (map(fleet.layouts.shared.unpack, pair) for pair in zip(state.models, then, strict=True))
+        ]
+        assert state.report is not None
+        assert state.report.measures["bn_change"] == pytest.approx(np.mean(moved), rel=1e-5)
+        both += moved[1] > 0
+    assert both
 
 
 def test_windows() -> None:
