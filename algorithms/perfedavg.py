@@ -50,8 +50,8 @@ def per_fedavg(
 
     Paper: Algorithm 1 with the first-order approximation of section 5.
 
-    Deviations: the two gradients are those of neighbouring batches; the last one of an odd number is taken twice. If
-    batch norm refuses the second batch because it has one sample, the first step is undone.
+    Deviations: the two gradients are those of neighbouring batches, without those of one sample that batch norm
+    refuses. The last one of an odd number is taken twice.
     Fine-tuning takes epochs at the rate `local.lr`, not one step at alpha.
     """
     require_float32("algorithm.inner_lr", inner_lr, ">= 0", 0.01)
@@ -83,8 +83,3 @@ class Meta(Method):
         """Step w by the gradient at w'."""
         steps.copy(None, "base", lanes)
         steps.move(g, lanes, steps.lr)
-
-    def finish(self, steps: LocalSteps, lane: int, count: int) -> None:
-        # Batch norm refuses a batch of one, so a look may lack its step.
-        for w, base in steps.values(lane, "base") if count % len(self.substeps) else ():
-            w.copy_(base)

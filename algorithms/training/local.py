@@ -286,7 +286,12 @@ class Local:
         return float(max((used.astype(float) ** 2).sum() / max(1, used.sum()), used.max(initial=0) / 4))
 
     def plan(
-        self, samples: int, round_number: int, updates: int, draw: Callable[[int], np.random.Generator]
+        self,
+        samples: int,
+        round_number: int,
+        updates: int,
+        draw: Callable[[int], np.random.Generator],
+        least: int = 1,
     ) -> list[NDArray[np.int64]]:
         """Return the rows of each step of a client update.
 
@@ -295,8 +300,12 @@ class Local:
             round_number: round, starting at 1.
             updates: number of the client's earlier updates; used only with `batches`.
             draw: random stream of a round, or of a pass over the client's batches.
+            least: least number of samples of a batch; smaller batches are left out.
         """
-        return self.method.plan(self._batches(samples, round_number, updates, draw))
+        batches = self._batches(samples, round_number, updates, draw)
+        if least > 1:
+            batches = [rows for rows in batches if len(rows) >= least]
+        return self.method.plan(batches)
 
     def _batches(
         self, samples: int, round_number: int, updates: int, draw: Callable[[int], np.random.Generator]

@@ -95,6 +95,10 @@ class Worker:
         """Room for a calculation on the shared floating entries of one model, which would else be allocated anew."""
         return np.empty(self.resident.layouts.shared.floats)
 
+    def least(self, local: Local) -> int:
+        """Return the least number of samples of a batch: 2 if batch norm refuses one; see `without_singles`."""
+        return 2 if self.resident.refuses_single and local.statistics != "frozen" else 1
+
     def trainer_of(self, model: Packed | None) -> Trainer:
         """Return the trainer of client updates that start from one model; None stands for models that differ."""
         return self.trainer if model is None or self.low_rank is None else self.low_rank
