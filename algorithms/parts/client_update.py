@@ -183,7 +183,7 @@ class ClientUpdates(Function):
                 known = number == of_round
                 return streams.at(place) if known else generator(self.seed, Purpose.BATCHES, number, client)
 
-            batches = self.local.plan(y.shape[0], counter, updates, draw, worker.least(self.local))
+            batches = self.local.plan(y.shape[0], counter, updates, draw, worker.least_batch(self.local))
             work = Work(x.to(worker.resident.floating), y, batches, client=client, round_number=self.round_number)
             for prepare in worker.preparations:
                 work = prepare(work, self.local, partial(torch_seed, self.seed, counter=counter, client=client))

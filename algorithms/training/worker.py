@@ -95,7 +95,7 @@ class Worker:
         """Room for a calculation on the shared floating entries of one model, which would else be allocated anew."""
         return np.empty(self.resident.layouts.shared.floats)
 
-    def least(self, local: Local) -> int:
+    def least_batch(self, local: Local) -> int:
         """Return the least number of samples of a batch: 2 if batch norm refuses one; see `without_singles`."""
         return 2 if self.resident.refuses_single and local.statistics != "frozen" else 1
 
