@@ -19,6 +19,7 @@ from raysim.data.columns import PLAIN, ColumnRules
 from raysim.data.features import ArrayColumn, ImageColumn, features
 from raysim.data.folders import ENCODED
 from raysim.data.images import encoded, is_image, png
+from raysim.data.targets import stated_classes
 
 DOMAIN = "domain"
 """Column that names a row's domain."""
@@ -37,7 +38,8 @@ def join(parts: Mapping[str, Tables], label: str, dividing: Sequence[str] = (), 
         rules: rules for columns that are no plain numbers.
 
     Raises:
-        InputError: the columns or the labels do not match, or only some data sets have a test table.
+        InputError: the columns or the labels do not match, their columns state different numbers of classes, or only
+            some data sets have a test table.
     """
     lacking = [name for name, (_, test) in parts.items() if test is None]
     if 0 < len(lacking) < len(parts):
@@ -48,6 +50,13 @@ def join(parts: Mapping[str, Tables], label: str, dividing: Sequence[str] = (), 
         listed = ", ".join(f"{name} ({table.schema.field(label).type})" for name, table in trains.items())
         raise InputError(
             f"the labels of {listed} are of several kinds: give all whole numbers, all strings, or masks of one type"
+        )
+    stated = {name: stated_classes(table.schema.field(label)) for name, table in trains.items()}
+    if len({*stated.values()} - {None}) > 1:
+        listed = ", ".join(f"{name} ({number})" for name, number in stated.items() if number is not None)
+        raise InputError(
+            f"the metadata of label column {label!r} have the classes of {listed}: must be one number; "
+            "correct or remove the others"
         )
     forms = {_feature_form(rules.as_numbers(table.schema), label, dividing) for table in trains.values()}
     encode = len(forms) > 1
@@ -114,7 +123,8 @@ def _joined(tables: Mapping[str, pa.Table], label: str, dividing: Sequence[str],
     made = [_as_domain(table, name, label, dividing, encode=encode) for name, table in tables.items()]
     names = made[0].schema.names
     made = _widened([table.select(names) if {*table.schema.names} == {*names} else table for table in made])
-    schema = made[0].schema
+    schema, place = made[0].schema, names.index(label)
+    schema = schema.set(place, max((table.schema.field(label) for table in made), key=lambda f: stated_classes(f) or 0))
     for name, table in zip(tables, made, strict=True):
         if table.schema.names != schema.names or table.schema.types != schema.types:
             raise InputError(
@@ -174,4 +184,5 @@ def _with_encoded_images(table: pa.Table, label: str, dividing: Sequence[str], n
 
 
 def _put(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
-    return table.set_column(table.schema.get_field_index(name), name, values)
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(place).with_type(values.type), values)

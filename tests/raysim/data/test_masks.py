@@ -145,6 +145,31 @@ def test_a_table_with_two_columns_of_images(tmp_path: Path) -> None:
         select_classes(source, [1])
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        ("19", "19", 19),
+        ("19", None, 19),
+        (None, "19", 19),
+        (None, None, 3),
+        ("19", "7", r"of a \(19\), b \(7\)"),
+    ],
+)
+def test_files_that_are_joined_state_one_number_of_classes(
+    first: str | None, second: str | None, found: Any, tmp_path: Path
+) -> None:
+    for name, classes in (("a", first), ("b", second)):
+        rows = table(nested(np.stack([MASK] * 3)))
+        field = rows.schema.field("mask").with_metadata({} if classes is None else {"classes": classes})
+        pq.write_table(rows.set_column(1, field, rows["mask"]), tmp_path / f"{name}.parquet")
+    if isinstance(found, str):
+        with pytest.raises(InputError, match=found):
+            load("file:a.parquet,b.parquet", root=str(tmp_path), label="mask")
+        return
+    joined = load("file:a.parquet,b.parquet", root=str(tmp_path), label="mask").train
+    assert decoder_of(decoded(joined, tmp_path)).labels.outputs == found
+
+
 def test_folders_of_images_and_masks(tmp_path: Path) -> None:
     for name in ("train/images/b/1.png", "train/images/a/2.jpg", "test/images/a/3.png"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
