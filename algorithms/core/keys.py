@@ -52,6 +52,7 @@ class Purpose(IntEnum):
     LEVELS = 81
     OWN_VIEWS = 90
     OWN_TABLES = 91
+    ADAPTERS = 100
 
 
 def generator(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> np.random.Generator:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-from algorithms import Layout, freeze
+from algorithms import Layout, Purpose, freeze, torch_seed
 from algorithms.core.head import head_layers, is_within, mark_head
 from raysim.common.distribution import require
 from raysim.common.errors import InputError, unknown
@@ -30,7 +30,7 @@ def add_lora(
         dropout: share of inputs of A that are dropped in training.
         targets: names of layers, or their ends, such as "c_attn"; empty for all layers but the head.
         trains_head: whether the head trains as a whole.
-        seed: key of A.
+        seed: seed of the model. A has a key of its own, because the frozen W may be drawn from the seed itself.
 
     Raises:
         InputError: the extra is missing, or a target does not exist or cannot have an adapter.
@@ -51,7 +51,7 @@ def add_lora(
     config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=names)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it tells of the transposed weights of GPT-2, which it handles
-        torch.default_generator.manual_seed(seed)
+        torch.default_generator.manual_seed(torch_seed(seed, Purpose.ADAPTERS))
         inject_adapter_in_model(config, module)
     module.requires_grad_(True)  # peft froze the head too
     entries = Layout.of(module).entries

@@ -108,6 +108,14 @@ def test_adapters_of_a_plain_model_keep_its_outputs() -> None:
     assert trained[-2:] == ["6.weight", "6.bias"] or any("lora_A" in name for name in trained)
 
 
+@pytest.mark.parametrize("init", ["default", "glorot"])
+def test_adapters_are_drawn_apart_from_the_frozen_weights(init: str) -> None:
+    state = build("mlp", shape=(20,), classes=3, seed=5, train="lora", init=init).state_dict()
+    drawn = state["linear1.lora_A.default.weight"].flatten().double()
+    parts = state["linear1.base_layer.weight"].flatten().double().unfold(0, len(drawn), 1)
+    assert torch.corrcoef(torch.cat([drawn[None], parts]))[0, 1:].abs().max() < 0.5
+
+
 def test_the_seed_decides_random_weights_and_adapters() -> None:
     def values(seed: int) -> list[bytes]:
         model = build(
