@@ -15,6 +15,7 @@ import partitioning
 from algorithms import Purpose, generator
 from partitioning import Population
 from partitioning.common.casting import cast_like
+from partitioning.common.checks import floor_share
 from partitioning.making.testsets import check_tests
 from partitioning.schemes.registry import parameters
 from partitioning.store.remote import is_uri
@@ -218,7 +219,7 @@ def _with_test(
         check_classes(source.train, chosen, source.label, data.test)
         return _widened(source.train, chosen, {source.label, *dividing}), chosen
     rows = generator(seed, Purpose.TEST_ROWS).permutation(source.train.num_rows)
-    cut = max(1, int(data.test * len(rows)))
+    cut = max(1, int(floor_share(data.test, len(rows))))
     return take_rows(source.train, np.sort(rows[cut:])), take_rows(source.train, np.sort(rows[:cut]))
 
 

@@ -34,6 +34,13 @@ def test_a_share_of_the_rows_becomes_the_global_test_set(tmp_path) -> None:
     assert sorted(test + train) == sorted(rows(load("digits").train.to_batches()))
 
 
+def test_a_share_that_is_smaller_in_binary_is_not_a_row_short(tmp_path) -> None:
+    pq.write_table(pa.table({"x": np.arange(100.0), "label": [0, 1] * 50}), tmp_path / "t.parquet")
+    data = {"dataset": f"file:{tmp_path / 't.parquet'}", "test": 0.29}
+    population = population_of(Experiment.of({**BASE, "data": data}), tmp_path / "population")
+    assert (sum(population.test_slices), population.sizes.sum()) == (29, 71)
+
+
 def test_a_second_table_may_be_the_global_test_set(tmp_path) -> None:
     import pyarrow.parquet as pq
 
