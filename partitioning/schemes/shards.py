@@ -46,7 +46,8 @@ def shards_unbalanced(
 ) -> Parts:
     """Sort by label, cut into equal shards, and deal each client a random number of them.
 
-        s_t ~ U{least, ..., most}, then shards are added or removed one by one at random until sum s_t = shards
+        s_t ~ U{least, ..., most}, then all s_t move by the same number within [least, most], at last random ones
+        by 1, until sum s_t = shards
 
     FedBS, section V ("unbalanced": 1,200 shards of 50, 1 to 30 per client). Deviation: the paper does not say how the
     numbers are drawn.
