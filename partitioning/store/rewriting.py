@@ -22,7 +22,7 @@ def rewrite(
 ) -> Population:
     """Write a population with converted batches; the clients and the order of rows stay.
 
-    Moments stay those of the original columns.
+    Stored moments stay if all of their columns do, or are only dropped; a population with other values has none.
 
     Args:
         population: population to read; the checksum of every batch is verified.
@@ -36,10 +36,20 @@ def rewrite(
     if lacking := {manifest.label, manifest.class_column} - set(names):
         raise InputError(f"convert drops {listing(sorted(lacking))}: must keep the columns of labels and classes")
     with write_folder(folder) as draft:
-        converted = (convert(population.batch(client), f"client {client}") for client in range(len(population)))
-        batches = reported(converted, len(population), progress)
+        measured = [] if population.moments is None else [name for name in population.moments.columns if name in names]
+        changed: set[str] = set()
+
+        def converted() -> Iterator[pa.RecordBatch]:
+            for client in range(len(population)):
+                batch = population.batch(client)
+                made = convert(batch, f"client {client}")
+                changed.update(name for name in measured if not made.column(name).equals(batch.column(name)))
+                yield made
+
+        batches = reported(converted(), len(population), progress)
         shards, clients = write_clients(draft, first.schema, batches, population.table)
-        for table in (manifest.rows, manifest.moments):
+        moments = None if changed else manifest.moments
+        for table in (manifest.rows, moments):
             if table is not None:
                 copyfile(table.check(population.path), draft / table.name)
         manifest = replace(
@@ -48,6 +58,7 @@ def rewrite(
             dividing=[name for name in manifest.dividing if name in names],
             clients=clients,
             shards=shards,
+            moments=moments,
             tests=tuple(
                 write_test(draft, name, first.schema, _slices(population, name, convert)) for name in population.tests
             ),

@@ -124,6 +124,20 @@ def test_columns_without_stored_moments_are_measured(tmp_path: Path) -> None:
     np.testing.assert_allclose(after.mean, [*before.mean, before.mean[0]], rtol=1e-6)
 
 
+def test_moments_of_other_values_are_not_carried_over(tmp_path: Path) -> None:
+    population = made(tmp_path / "p", numbers(), standardise=True)
+
+    def scale(batch: pa.RecordBatch, owner: str) -> pa.RecordBatch:
+        factor = 100 if owner == "client 3" else 1
+        return batch.set_column(batch.schema.names.index("a"), "a", pa.array(batch["a"].to_numpy() * factor))
+
+    rewritten = partitioning.rewrite(population, tmp_path / "q", scale)
+    assert population.moments is not None and rewritten.moments is None
+    assert partitioning.verify(rewritten.path) == [] and not (rewritten.path / "moments.parquet").exists()
+    x = trained(Shards(rewritten.path), rewritten).double()
+    np.testing.assert_allclose(global_scale(rewritten, rewritten.path).mean, x.mean(0), rtol=1e-6)
+
+
 def test_stored_moments_are_not_those_of_resized_images(tmp_path: Path) -> None:
     population = made(tmp_path / "p", images(), standardise=True)
     decoded = decode_population(population, picture=ImageFormat((3, 2)))
