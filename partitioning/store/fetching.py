@@ -2,18 +2,16 @@
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from partitioning.common.disk import lock, report_full_disk
 from partitioning.common.errors import InputError
 from partitioning.common.paths import cache as default_cache
 from partitioning.common.paths import read_bytes
 from partitioning.store.files import check_size
 from partitioning.store.manifest import MANIFEST, Manifest
 from partitioning.store.remote import RemoteFolder
-from partitioning.store.writing import Progress, write_folder
+from partitioning.store.writing import Progress, only_writer, write_folder
 
 
 def fetch(uri: str, cache: Path | None = None, *, told: Progress | None = None) -> Path:
@@ -81,7 +79,7 @@ def copy_to_cache(
     folder = cached_folder(digest, cache)
     if is_whole(folder, digest):
         return folder
-    with _lock(folder):
+    with only_writer(folder):
         if is_whole(folder, digest):  # another process was faster
             return folder
         if folder.exists():
@@ -104,13 +102,3 @@ def copy_to_cache(
                     )
             (draft / MANIFEST).write_bytes(content)
     return folder
-
-
-@contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    # One process per machine holds the lock; its death frees it.
-    with report_full_disk(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with folder.with_name(f".{folder.name}.lock").open("w") as file:
-            lock(file)
-            yield

@@ -1,12 +1,16 @@
 """Writing the files of a population, into a folder that appears whole or not at all."""
 
 import errno
+import platform
 import re
+import sys
 import uuid
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from glob import escape
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -15,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from partitioning.common.checks import Integers
-from partitioning.common.disk import report_full_disk
+from partitioning.common.disk import lock, report_full_disk
 from partitioning.common.errors import InputError
 from partitioning.common.paths import check_path
 from partitioning.store.clients import LOCATIONS, ClientTable
@@ -29,6 +33,7 @@ FILES = (MANIFEST, CLIENTS, ROWS, MOMENTS, "shard-*.arrow", "test.arrow", "test-
 """Patterns of a population's files."""
 
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{8}\.draft")
+
 
 _UNUSABLE = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EACCES, errno.EPERM)  # of a place for a folder
 
@@ -53,7 +58,7 @@ def check_out(out: str | Path) -> Path:
 @contextmanager
 def write_folder(folder: Path) -> Iterator[Path]:
     """Yield an absolute draft folder that becomes `folder` at the end; a failure removes it."""
-    draft = folder.absolute().with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.draft")
+    draft = folder.absolute().with_name(f".{folder.name}.{_here()}{uuid.uuid4().hex[:4]}.draft")
     new_parents = [parent for parent in folder.parents if not parent.exists()]
     try:
         with report_full_disk(folder):
@@ -70,6 +75,28 @@ def write_folder(folder: Path) -> Iterator[Path]:
         if isinstance(error, OSError) and error.errno in _UNUSABLE:
             raise InputError(f"{folder} cannot be made ({error.strerror}): give another folder") from error
         raise
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Wait until no process of this machine writes a folder, and remove the drafts of it that killed ones left.
+
+    Raises:
+        OSError: the folder's place cannot be written, or its file system has no locks.
+    """
+    with report_full_disk(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with folder.with_name(f".{folder.name}.lock").open("w") as file:
+            lock(file)  # which its holder's death frees
+            if sys.platform != "win32":  # without locks, a draft may be another process's
+                for draft in folder.parent.glob(f".{escape(folder.name)}.{_here()}{'[0-9a-f]' * 4}.draft"):
+                    rmtree(draft, ignore_errors=True)
+            yield
+
+
+def _here() -> str:
+    # Mark of this machine in its drafts: on a shared file system, a lock may hold on one machine only.
+    return f"{zlib.crc32(platform.node().encode()) % 2**16:04x}"
 
 
 def remove_population(folder: Path) -> None:

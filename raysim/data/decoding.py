@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from math import prod
 from pathlib import Path
 from typing import TypeAlias
@@ -17,6 +17,7 @@ from partitioning.common.bounds import check_memory
 from partitioning.common.paths import cache
 from partitioning.sources.arrays import nested
 from partitioning.store.manifest import MANIFEST
+from partitioning.store.writing import only_writer
 from raysim.common.errors import InputError, unknown
 from raysim.data.arrays import flat
 from raysim.data.features import ArrayColumn, Features, ImageColumn, NumberColumns, features
@@ -52,7 +53,7 @@ def decode_population(population: Population, picture: ImageFormat = ImageFormat
     Raises:
         InputError: an image cannot be decoded; an image differs from the first in size or colour, or a label from its
             image in size; or a format is asked for and there are no images. The message names the client and the row.
-            Nothing is left behind.
+            No part of a copy is left behind.
     """
     with naming_samples(population, "its columns"):
         form = features(population.schema, population.manifest.label, population.manifest.dividing)
@@ -120,13 +121,17 @@ def rewritten(population: Population, change: str, convert: Callable[[pa.RecordB
         # This machine's cache may have the copy, but those of the sites lack it.
         population.batch(int(np.argmin(population.are_here)))  # raises the error
     folder = cache() / DECODED / f"{population.digest}-{change}"
-    if not (folder / MANIFEST).is_file():
-        try:
-            rewrite(population, folder, convert)
-        except (OSError, InputError):
-            # Another process may have been faster; its result is the same.
-            if not (folder / MANIFEST).is_file():
-                raise
+    with ExitStack() as alone:
+        if not (folder / MANIFEST).is_file():
+            with suppress(OSError):  # `rewrite` reports a cache that cannot be written, and needs no lock
+                alone.enter_context(only_writer(folder))
+        # Another process may be faster, also during the work if there are no locks; its result is the same.
+        if not (folder / MANIFEST).is_file():
+            try:
+                rewrite(population, folder, convert)
+            except (OSError, InputError):
+                if not (folder / MANIFEST).is_file():
+                    raise
     Population.open(folder)
     return folder
 

@@ -89,7 +89,7 @@ def test_a_cache_that_is_damaged_says_that_it_can_go(
     config = {**EXPERIMENT, "data": {"population": str(sound.folder)}}
     monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
     shutil.copytree(populations.root / "cache", tmp_path / "cache")
-    (decoded,) = (tmp_path / "cache" / "decoded").iterdir()
+    (decoded,) = (tmp_path / "cache" / "decoded").glob("[!.]*")
     damaged = bytearray((decoded / file).read_bytes())
     damaged[len(damaged) // 2] ^= 1
     (decoded / file).write_bytes(damaged)

@@ -99,7 +99,7 @@ def check(seed: int, place: Workplace) -> Case:
     shutil.copytree(sound.folder, folder / "population")
     shutil.copytree(place.root / "cache", folder / "cache", dirs_exist_ok=True)
     broken = folder / "population"
-    decoded = sorted((folder / "cache" / "decoded").glob("*"))
+    decoded = sorted((folder / "cache" / "decoded").glob("[!.]*"))
     if sound.name == "images" and kind in HARMFUL and rng.random() < 0.4:
         broken = decoded[0]
     elif rng.random() < 0.7:

@@ -13,6 +13,7 @@ from partitioning.cli.commands import main
 from partitioning.store.fetching import copy_to_cache
 from partitioning.store.manifest import MANIFEST
 from partitioning.store.remote import RemoteFolder, is_uri
+from partitioning.store.writing import write_folder
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +58,14 @@ def test_what_is_damaged_in_the_cache_is_fetched_again(far):
     (folder / "shard-00000.arrow").write_bytes(b"torn")
     assert partitioning.fetch(far) == folder
     assert partitioning.verify(folder) == []
+
+
+def test_the_draft_of_a_killed_process_goes(far, cache):
+    with write_folder(cache / "populations" / Population.open(there(far)).digest) as killed:
+        pass
+    killed.mkdir()
+    folder = partitioning.fetch(far)
+    assert [path for path in folder.parent.iterdir() if path.suffix != ".lock"] == [folder]
 
 
 @pytest.mark.parametrize(

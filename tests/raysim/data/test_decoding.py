@@ -1,6 +1,9 @@
 """A population's encoded images, decoded once."""
 
 import io
+import signal
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from partitioning import InputError, Population
 from partitioning.common.errors import ElsewhereError
 from partitioning.sources.arrays import nested
 from raysim.data import decoding
-from raysim.data.decoding import decode_population, drop_columns
+from raysim.data.decoding import decode_population, drop_columns, rewritten
 from raysim.data.images import ImageFormat, png
 from raysim.data.sources import load
 from raysim.data.tensors import decoder_of
@@ -43,6 +46,10 @@ def _population(folder: Path, images: list[bytes], *, plain: bool = False) -> Po
     )
 
 
+def _decoded(folder: Path) -> list[str]:
+    return sorted(each.name for each in (folder / "cache" / "decoded").iterdir() if each.suffix != ".lock")
+
+
 @pytest.mark.parametrize("plain", [False, True])
 def test_everything_but_the_images_stays(plain: bool, tmp_path: Path) -> None:
     images = [_png(i) for i in range(30)]
@@ -69,7 +76,7 @@ def test_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = decode_population(population)
     monkeypatch.setattr(decoding, "rewrite", pytest.fail)
     assert decode_population(population) == first
-    assert list((tmp_path / "cache" / "decoded").iterdir()) == [first]
+    assert _decoded(tmp_path) == [first.name]
 
 
 def test_another_process_was_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +93,44 @@ def test_another_process_was_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     decoded = decode_population(population)
     partitioning.verify(decoded)
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    assert list((tmp_path / "cache" / "decoded").iterdir()) == [folder]
+    assert _decoded(tmp_path) == [folder.name]
+
+
+KILLED = """
+import sys, time
+from partitioning import Population
+from raysim.data.decoding import rewritten
+
+def convert(batch, owner):
+    if owner == "client 1":
+        print("writing", flush=True)
+        time.sleep(600)
+    return batch
+
+rewritten(Population.open(sys.argv[1]), "same", convert)
+"""
+
+
+def test_drafts_of_killed_processes_go(tmp_path: Path) -> None:
+    population = _population(tmp_path / "population", [_png(i) for i in range(12)])
+    for _ in range(2):
+        command = [sys.executable, "-c", KILLED, str(population.path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None and process.stdout.readline() == "writing\n"
+            process.send_signal(signal.SIGKILL)
+        (draft,) = _decoded(tmp_path)  # the second process removed the first one's
+        assert draft.endswith(".draft")
+    others = [draft.replace("-same", "-other"), f"{draft[:-14]}{int(draft[-14:-10], 16) ^ 1:04x}0123.draft"]
+    for name in others:
+        (tmp_path / "cache" / "decoded" / name).mkdir()
+    folder = rewritten(population, "same", lambda batch, _: batch)
+    assert _decoded(tmp_path) == sorted([*others, folder.name])  # those of other folders and machines stay
+
+
+def test_a_cache_without_locks_is_written_all_the_same(tmp_path: Path) -> None:
+    population = _population(tmp_path / "population", [_png(i) for i in range(12)])
+    (tmp_path / "cache" / "decoded" / f".{population.digest}-same.lock").mkdir(parents=True)  # cannot be opened
+    assert rewritten(population, "same", lambda batch, _: batch).is_dir()
 
 
 def test_population_without_images_is_its_own_result(tmp_path: Path) -> None:
@@ -117,7 +161,7 @@ def test_odd_image_is_named_and_nothing_is_left(odd: bytes, message: str, tmp_pa
     assert f"client {client}, row {row}," in str(error.value)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["population"]
+    assert _decoded(tmp_path) == []
 
 
 def test_odd_image_of_the_test_set_is_named(tmp_path: Path) -> None:
