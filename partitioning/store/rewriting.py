@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from shutil import copyfile
 
+import numpy as np
 import pyarrow as pa
 
+from partitioning.common.checks import Integers
 from partitioning.common.columns import describe
 from partitioning.common.errors import InputError, listing
 from partitioning.store.manifest import MANIFEST
@@ -14,11 +17,16 @@ from partitioning.store.population import Population
 from partitioning.store.writing import Progress, check_out, reported, write_clients, write_folder, write_test
 
 Convert = Callable[[pa.RecordBatch, str], pa.RecordBatch]
-"""From a batch and the name of its owner ("client 3") to a batch with the same rows in the same order."""
+"""From a batch and the name of its owner, such as "client 3", to a batch with the same rows in the same order."""
 
 
 def rewrite(
-    population: Population, out: str | Path, convert: Convert, *, progress: Progress | None = None
+    population: Population,
+    out: str | Path,
+    convert: Convert,
+    *,
+    rows_at_once: int = 1,
+    progress: Progress | None = None,
 ) -> Population:
     """Write a population with converted batches; the clients and the order of rows stay.
 
@@ -28,6 +36,8 @@ def rewrite(
         population: population to read; the checksum of every batch is verified.
         out: folder to create; it must not exist, or be empty.
         convert: function that changes, adds or drops columns, except the label and the column of classes.
+        rows_at_once: rows of consecutive clients after which the next one is converted in another call. By default
+            each client is converted alone.
         progress: callback with the clients written so far and their number.
     """
     folder = check_out(out)
@@ -40,11 +50,17 @@ def rewrite(
         changed: set[str] = set()
 
         def converted() -> Iterator[pa.RecordBatch]:
-            for client in range(len(population)):
-                batch = population.batch(client)
-                made = convert(batch, f"client {client}")
+            for client, end in client_runs(population.sizes, rows_at_once):
+                parts = [population.batch(each) for each in range(client, end)]
+                batch = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+                made = convert(batch, f"client {client}" if len(parts) == 1 else f"clients {client} to {end - 1}")
+                if made.num_rows != batch.num_rows:
+                    raise ValueError(f"convert returns {made.num_rows} rows for {batch.num_rows}")
                 changed.update(name for name in measured if not made.column(name).equals(batch.column(name)))
-                yield made
+                bounds = accumulate((part.num_rows for part in parts[:-1]), initial=0)
+                for part, start in zip(parts, bounds, strict=True):
+                    # A copy: Arrow would write the next client's values behind those of a slice.
+                    yield made if len(parts) == 1 else pa.concat_batches([made.slice(start, part.num_rows)])
 
         batches = reported(converted(), len(population), progress)
         shards, clients = write_clients(draft, first.schema, batches, population.table)
@@ -65,6 +81,12 @@ def rewrite(
         )
         (draft / MANIFEST).write_bytes(manifest.to_json())
     return Population.open(folder)
+
+
+def client_runs(sizes: Integers, rows: int) -> Iterator[tuple[int, int]]:
+    """Yield the first client and the end of each run of clients, whose rows are at most `rows` beside one client's."""
+    run = np.cumsum(np.maximum(sizes, 1)) // rows
+    yield from pairwise([*np.flatnonzero(np.diff(run, prepend=-1)).tolist(), len(sizes)])
 
 
 def _slices(population: Population, name: str | None, convert: Convert) -> Iterator[pa.RecordBatch]:

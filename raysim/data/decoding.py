@@ -105,13 +105,19 @@ def features_of(population: Population) -> list[pa.Field]:
     return [each for each in population.schema if each.name not in besides]
 
 
-def rewritten(population: Population, change: str, convert: Callable[[pa.RecordBatch, str], pa.RecordBatch]) -> Path:
+def rewritten(
+    population: Population,
+    change: str,
+    convert: Callable[[pa.RecordBatch, str], pa.RecordBatch],
+    *,
+    rows_at_once: int = 1,
+) -> Path:
     """Return a cached folder of the same population with other columns; make it if it is missing.
 
     Args:
         population: population to read.
         change: name of the change, which with the population's digest names the folder.
-        convert: see `partitioning.rewrite`.
+        convert: see `partitioning.rewrite`, also for `rows_at_once`.
 
     Raises:
         InputError: a batch cannot be converted, or the folder is damaged.
@@ -128,7 +134,7 @@ def rewritten(population: Population, change: str, convert: Callable[[pa.RecordB
         # Another process may be faster, also during the work if there are no locks; its result is the same.
         if not (folder / MANIFEST).is_file():
             try:
-                rewrite(population, folder, convert)
+                rewrite(population, folder, convert, rows_at_once=rows_at_once)
             except (OSError, InputError):
                 if not (folder / MANIFEST).is_file():
                     raise

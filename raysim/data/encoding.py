@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from partitioning import Population
 from partitioning.common.bounds import check_column_count
 from partitioning.common.columns import repeated
+from partitioning.store.rewriting import client_runs
 from raysim.common.errors import InputError
 from raysim.data.columns import ColumnRules, Rule, Statistic, known_values, numbers_of
 from raysim.data.decoding import features_of, rewritten
@@ -25,7 +26,16 @@ from raysim.data.features import NumberColumns, features
 VERSION = 1
 """Part of a cached folder's name; raise it if the same rules would encode to other numbers."""
 
+VALUES_AT_ONCE = 2**20
+"""Values of the clients that are read or encoded together."""
+
+VALUES_HELD = 2**27
+"""Values of the columns that are fitted together; a column of more is fitted alone."""
+
 Category: TypeAlias = int | float | str | bool
+
+Run: TypeAlias = tuple[Sequence[int], Sequence[int], pa.RecordBatch]
+"""Clients, their numbers of training rows, and these rows."""
 
 
 @dataclass(frozen=True)
@@ -140,12 +150,20 @@ def fit_encoding(population: Population, rules: ColumnRules) -> Encoding:
     rules.check_names(population.schema, {manifest.label, *manifest.dividing})
     if not isinstance(features(rules.as_numbers(population.schema), manifest.label, manifest.dividing), NumberColumns):
         raise InputError("[data.columns] on arrays or images: is only for columns of numbers; remove it")
+    fitted = [
+        each.name
+        for each in features_of(population)
+        if each.name in (*rules.categories, *rules.dates)
+        or rules.rule_of(each.name) is not None
+        or rules.na_values_of(each.name)
+    ]
     columns: dict[str, FittedColumn] = {}
-    for each in features_of(population):
-        if each.name in rules.categories:
-            columns[each.name] = _fit_category(population, each.name, rules)
-        elif each.name in rules.dates or rules.rule_of(each.name) is not None or rules.na_values_of(each.name):
-            columns[each.name] = _fit_numbers(population, each.name, rules)
+    at_once = max(1, VALUES_HELD // int(population.sizes.sum()))
+    for start in range(0, len(fitted), at_once):
+        names = fitted[start : start + at_once]
+        runs = _training_rows(population, [name for name in names if _needs_rows(name, rules)])
+        for name in names:
+            columns[name] = (_fit_category if name in rules.categories else _fit_numbers)(runs, name, rules)
     encoding = Encoding(rules, columns)
     names = [name for each in columns.values() for name in encoding.names_of(each)]
     check_column_count("one-hot encoding", len(names))
@@ -165,14 +183,18 @@ def encode_population(population: Population, encoding: Encoding) -> Path:
         encoding: encoding of its columns.
     """
     digest = hashlib.sha256(encoding.to_json(population)).hexdigest()[:16]
-    return rewritten(population, f"columns-{VERSION}-{digest}", encoding)
+    # A client with values of its own is encoded alone.
+    are_own = any(each.own for each in encoding.columns.values())
+    width = sum(len(encoding.names_of(each)) for each in encoding.columns.values()) + len(population.schema)
+    rows = 1 if are_own else max(1, VALUES_AT_ONCE // width)
+    return rewritten(population, f"columns-{VERSION}-{digest}", encoding, rows_at_once=rows)
 
 
-def _fit_category(population: Population, name: str, rules: ColumnRules) -> FittedColumn:
+def _fit_category(runs: Sequence[Run], name: str, rules: ColumnRules) -> FittedColumn:
     counts: Counter[Category] = Counter()
     own: dict[int, Category] = {}
     rule = rules.rule_of(name)
-    for client, values in _train_values(population, name, rules):
+    for client, values in _train_values(runs, name, rules):
         found: Counter[Category] = Counter()
         known = known_values(values).drop_null()
         for each in pc.value_counts(known).to_pylist():
@@ -209,7 +231,7 @@ def _fits(rule: float, like: Category, kind: pa.DataType) -> bool:
     return type(like)(rule) == rule
 
 
-def _fit_numbers(population: Population, name: str, rules: ColumnRules) -> FittedColumn:
+def _fit_numbers(runs: Sequence[Run], name: str, rules: ColumnRules) -> FittedColumn:
     kind, rule = "date" if name in rules.dates else "number", rules.rule_of(name)
     if rule is None:
         return FittedColumn(name, kind)
@@ -217,7 +239,7 @@ def _fit_numbers(population: Population, name: str, rules: ColumnRules) -> Fitte
         return FittedColumn(name, kind, fill=float(rule))
     parts: list[np.ndarray] = []
     own: dict[int, Category] = {}
-    for client, values in _train_values(population, name, rules):
+    for client, values in _train_values(runs, name, rules):
         numbers = numbers_of(values)
         parts.append(numbers[~np.isnan(numbers)])
         if rules.per_client and parts[-1].size:
@@ -229,14 +251,32 @@ def _fit_numbers(population: Population, name: str, rules: ColumnRules) -> Fitte
     return FittedColumn(name, kind, fill=_statistic(rule, whole), own=own)
 
 
-def _train_values(population: Population, name: str, rules: ColumnRules) -> Sequence[tuple[int, pa.Array]]:
-    """Return the values in the training rows of each training client, in order of the clients."""
-    found = []
-    for client in population.train_clients.tolist():
-        batch = population.batch(client)
-        values = batch.column(name)[: batch.num_rows - int(population.test_sizes[client])]
-        found.append((client, rules.cleaned(name, values)))
+def _needs_rows(name: str, rules: ColumnRules) -> bool:
+    return name in rules.categories or isinstance(rules.rule_of(name), str)
+
+
+def _training_rows(population: Population, names: Sequence[str]) -> list[Run]:
+    """Return columns of the training rows of all training clients, in order of the clients, each read once."""
+    clients = population.train_clients
+    sizes = (population.sizes - population.test_sizes)[clients]
+    found: list[Run] = []
+    for first, end in client_runs(sizes, max(1, VALUES_AT_ONCE // len(names))) if names else ():
+        run = (clients[first:end].tolist(), sizes[first:end].tolist())
+        batches = [population.batch(client).select(names).slice(0, size) for client, size in zip(*run, strict=True)]
+        found.append((*run, pa.concat_batches(batches)))
     return found
+
+
+def _train_values(runs: Sequence[Run], name: str, rules: ColumnRules) -> Iterator[tuple[int, pa.Array]]:
+    """Yield a column of the training rows: of each client for statistics of its own, else of each run of clients."""
+    for clients, sizes, batch in runs:
+        values, start = rules.cleaned(name, batch.column(name)), 0
+        if not rules.per_client:
+            yield clients[0], values
+            continue
+        for client, size in zip(clients, sizes, strict=True):
+            yield client, values.slice(start, size)
+            start += size
 
 
 def _statistic(name: Statistic | str, values: np.ndarray) -> float:

@@ -215,6 +215,26 @@ def test_a_rewritten_population_has_all_that_the_first_had(folded, tmp_path):
         assert partitioning.verify(again.path) == []
 
 
+@pytest.mark.parametrize(("rows", "calls"), [(1, 9), (70, 3), (1000, 1)])
+def test_clients_are_converted_together_up_to_a_number_of_rows(rows, calls, tmp_path):
+    table = pa.table({"x": np.arange(200.0), "odd": [None, True, False, True] * 50, "label": [0, 1] * 100})
+    made = partitioning.make(table, tmp_path / "p", scheme="iid", clients=9, missing=["odd"], test=table.slice(0, 5))
+    owners = []
+
+    def double(batch, owner):
+        owners.append(owner)
+        return batch.set_column(0, "x", pa.array(batch["x"].to_numpy() * 2))
+
+    alone = rewrite(made, tmp_path / "alone", double)
+    owners.clear()
+    again = rewrite(made, tmp_path / "q", double, rows_at_once=rows)
+    assert len(owners) == 1 + calls + 1 and partitioning.verify(again.path) == []
+    assert again.digest == alone.digest  # also the bits behind a client's last row
+    assert owners[1] == ("client 0" if rows == 1 else f"clients 0 to {2 if rows == 70 else 8}")
+    with pytest.raises(ValueError, match="convert returns"):
+        rewrite(made, tmp_path / "r", lambda batch, owner: batch.slice(0, 1), rows_at_once=rows)
+
+
 def test_only_labels_and_classes_must_stay_in_a_rewritten_population(tmp_path):
     rows = pa.table({"label": np.arange(40) / 3, "kind": [0, 1] * 20, "test": [True, False, False, False] * 10})
     made = partitioning.make(rows, tmp_path / "p", scheme="iid", clients=3, by="kind", local_test="test")

@@ -14,6 +14,7 @@ from sklearn.impute import SimpleImputer
 import partitioning
 from partitioning import Population
 from raysim.common.errors import InputError
+from raysim.data import encoding as encoding_module
 from raysim.data.columns import ColumnRules, check_features
 from raysim.data.encoding import Encoding, encode_population, fit_encoding
 
@@ -90,6 +91,32 @@ def test_every_row_is_encoded_by_the_same_values(population: Population, tmp_pat
         assert after["day"][known].tolist() == day[known].tolist()
         assert (after["day"][~known] == encoding.columns["day"].fill).all()
         assert after[["ward", "label"]].equals(before[["ward", "label"]])
+
+
+RUNS = [
+    ColumnRules(categories=("kind",), dates=("day",), impute={"dose": "mean", "age": "median", "*": "most_frequent"}),
+    ColumnRules(categories=("kind",), encode="index", dates=("day",), impute="most_frequent"),
+    ColumnRules(categories=("kind",), dates=("day",), impute="mean", per_client=True),
+]
+
+
+@pytest.mark.parametrize("rules", RUNS)
+def test_clients_are_fitted_and_encoded_together_as_alone(
+    population: Population, rules: ColumnRules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    batch = Population.batch
+    monkeypatch.setattr(Population, "batch", lambda self, client: reads.append(client) or batch(self, client))
+    together = fit_encoding(population, rules)
+    assert reads == population.train_clients.tolist()
+    folder = encode_population(population, together)
+    content = {path.name: path.read_bytes() for path in folder.iterdir()}
+    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "other"))
+    monkeypatch.setattr(encoding_module, "VALUES_AT_ONCE", 1)
+    monkeypatch.setattr(encoding_module, "VALUES_HELD", 1)
+    alone = fit_encoding(population, rules)
+    assert alone == together and list(alone.columns) == list(together.columns)
+    assert {path.name: path.read_bytes() for path in encode_population(population, alone).iterdir()} == content
 
 
 def test_categories_that_no_training_row_has_are_zeros_or_the_last_index(tmp_path: Path) -> None:
