@@ -34,6 +34,9 @@ def draw(tree: Path, count: int, seed: int) -> list[Mutant]:
             files[str(path.relative_to(tree))] = kinds
             every = [mutant for some in kinds.values() for mutant in some]
             weights.append(len({(mutant.function, mutant.text, mutant.count, mutant.column) for mutant in every}))
+    most = len({mutant for kinds in files.values() for some in kinds.values() for mutant in some})
+    if count > most:
+        raise SystemExit(f"--draw {count}: must be at most {most}, the number of mutants; draw fewer")
     rng, found = random.Random(seed), dict[Mutant, None]()
     while len(found) < count:
         kinds = files[rng.choices(list(files), weights)[0]]

@@ -107,10 +107,11 @@ def importers(root: Path) -> dict[str, list[str]]:
 
 
 def digests(root: Path) -> dict[str, str]:
-    """Return the hash of every test file, and of all files of the packages under "packages"."""
+    """Return the hash of every test file; "packages" covers the packages and the code that tests share."""
     names = sorted(root.glob("tests/**/test_*.py"))
     found = {str(path.relative_to(root)): sha256(path.read_bytes()).hexdigest() for path in names}
-    packages = sorted(path for package in PACKAGES for path in (root / package).rglob("*.py"))
+    shared = [*root.glob("tests/kit/**/*.py"), *root.glob("tests/**/conftest.py")]
+    packages = sorted([*shared, *(path for package in PACKAGES for path in (root / package).rglob("*.py"))])
     text = "".join(f"{path.relative_to(root)} {sha256(path.read_bytes()).hexdigest()}\n" for path in packages)
     return {**found, "packages": sha256(text.encode()).hexdigest()}
 
@@ -122,7 +123,7 @@ def records(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def update(tree: Path, cache: Path, processes: int) -> Reach:
-    """Return the map of a tree; run the tests of changed test files, or all after a change of the packages."""
+    """Return the map of a tree; run the tests of changed test files, or all if "packages" changed."""
     copy = copied(tree, cache / "map")
     now, header, file = digests(copy), cache / "reach.json", cache / "reach.jsonl"
     before = json.loads(header.read_text()) if header.exists() else {}

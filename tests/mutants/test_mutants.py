@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.judging import Slot, draw, judge, summary
-from tests.mutants.reach import update
+from tests.mutants.reach import digests, update
 from tests.mutants.sites import Mutant, mutants, mutated
 
 ROOT = Path(__file__).parents[2]
@@ -107,6 +107,23 @@ def test_every_drawn_mutant_compiles_and_differs(tmp_path: Path) -> None:
         source = (ROOT / mutant.file).read_bytes()
         changed = mutated(source, mutant)
         assert changed and ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source)), mutant
+
+
+def test_more_mutants_than_there_are_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "algorithms").mkdir()
+    (tmp_path / "algorithms/toy.py").write_bytes(TOY)
+    most = len({mutant for mutant, _, _ in mutants("algorithms/toy.py", TOY)})
+    assert len(draw(tmp_path, most, 1)) == most
+    with pytest.raises(SystemExit, match=f"^--draw {most + 1}: must be at most {most}, the number of mutants; .*$"):
+        draw(tmp_path, most + 1, 1)
+
+
+@pytest.mark.parametrize("file", ["tests/conftest.py", "tests/raysim/conftest.py", "tests/kit/runs.py"])
+def test_code_that_tests_share_makes_the_map_anew(tmp_path: Path, file: str) -> None:
+    before = digests(tmp_path)["packages"]
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).touch()
+    assert digests(tmp_path)["packages"] != before
 
 
 @pytest.mark.slow
