@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +16,16 @@ import pyarrow.parquet as pq
 import tomli_w
 
 from raysim.store.wall_clock import read_commands
+from tests.benchmarks import stamps
 from tests.benchmarks.peers.loads import Load
 from tests.benchmarks.plain import WARM, model_table
 
 ACTORS = 2
+STAMPS = "tests.benchmarks.stamps:Stamps"
+"""Entry of `watch.loggers` that notes the end of each round."""
+
 LEAST, COUNTED_SECONDS, LONGER = 8, 3.0, 3
 """Fewest rounds of a median, fewest seconds that they take, and factor by which a run with less is repeated longer."""
-
-ROUND = re.compile(r"^(\S+ \S+) INFO (\S+): round (\d+) in ", re.MULTILINE)
-"""Line of `run.log` about a round: time of its end, algorithm, round."""
 
 
 @dataclass(frozen=True)
@@ -36,28 +35,21 @@ class Command:
     Args:
         folder: folder of the run.
         seconds: duration from exec to exit.
-        mib: memory of its largest process, in MiB.
     """
 
     folder: Path
     seconds: float
-    mib: float
 
     def round_seconds(self, name: str = "fedavg") -> list[float]:
-        """Return the seconds of each round of an algorithm after the first rounds that all actors took part in."""
+        """Return the sum of each round's stages after the first rounds of an algorithm that all actors took part in."""
         first, table = self._first(name), pq.read_table(self.folder / name / "metrics.parquet")
         rounds, seconds = (table[column].to_numpy() for column in ("round", "seconds"))
         return list(seconds[rounds > first])
 
-    def clock_seconds(self, name: str = "fedavg") -> float | None:
-        """Return the mean seconds of the same rounds by the clock of `run.log`, which shows whole seconds.
-
-        The log leaves most rounds out. The result is None if it has fewer than two of them.
-        """
-        text, first = (self.folder / "run.log").read_text(encoding="utf-8"), self._first(name)
-        ends = {int(number): datetime.fromisoformat(at) for at, each, number in ROUND.findall(text) if each == name}
-        start, stop = min(number for number in ends if number >= first), max(ends)
-        return (ends[stop] - ends[start]).total_seconds() / (stop - start) if stop > start else None
+    def wall_seconds(self, name: str = "fedavg") -> list[float]:
+        """Return the wall-clock time of the same rounds, each from the end of the one before; needs `STAMPS`."""
+        first, ends = self._first(name), stamps.read(self.folder, name)
+        return [ends[number] - ends[number - 1] for number in sorted(ends) if number > first]
 
     def stages(self) -> dict[str, float]:
         """Return the seconds of each stage of the command, from `wall-clock.json`; all algorithms together."""
@@ -97,12 +89,12 @@ def run(experiment: Mapping[str, Any] | str, folder: Path, *options: str, byteco
     file = experiment if isinstance(experiment, str) else str(folder / "experiment.toml")
     if not isinstance(experiment, str):
         Path(file).write_text(tomli_w.dumps(experiment), encoding="utf-8")
-    seconds, mib = timed(["-m", "raysim", "run", file, "--out", str(folder / "run"), *options], bytecode=bytecode)
-    return Command(folder / "run", seconds, mib)
+    arguments = ["-m", "raysim", "run", file, "--out", str(folder / "run"), *options]
+    return Command(folder / "run", timed(arguments, bytecode=bytecode))
 
 
-def timed(arguments: list[str], *, bytecode: bool = True) -> tuple[float, float]:
-    """Run Python; return its seconds from exec to exit, and the MiB of its largest process.
+def timed(arguments: list[str], *, bytecode: bool = True) -> float:
+    """Run Python; return its seconds from exec to exit.
 
     Raises:
         SystemExit: it failed; the message ends with its last line.
@@ -116,11 +108,11 @@ def timed(arguments: list[str], *, bytecode: bool = True) -> tuple[float, float]
         [sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         said = process.stderr.read() if process.stderr else ""
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds, process.returncode = time.perf_counter() - started, os.waitstatus_to_exitcode(status)
+        process.wait()
+        seconds = time.perf_counter() - started
     if process.returncode:
         raise SystemExit(f"{' '.join(arguments)}: {(said.strip().splitlines() or ['no message'])[-1]}")
-    return seconds, usage.ru_maxrss / 1024
+    return seconds
 
 
 def experiment_of(load: Load, data: Mapping[str, Any], rounds: int | None = None) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def whole_job(repeats: int, folder: Path) -> dict[str, float]:
     runs = (folder / f"D-{number}" for number in count())
 
     def plain() -> Iterator[tuple[str, float]]:
-        yield PLAIN, timed(["-m", "tests.benchmarks.jobs", "D", str(path)])[0]
+        yield PLAIN, timed(["-m", "tests.benchmarks.jobs", "D", str(path)])
 
     def command() -> Iterator[tuple[str, float]]:
         return _whole(COMMAND, run(experiment, next(runs)))
@@ -66,7 +66,7 @@ def evaluated_rounds(folder: Path, data: Path | None) -> list[Way]:
     runs = (folder / f"I-{number}" for number in count())
 
     def plain() -> Iterator[tuple[str, float]]:
-        yield PLAIN, timed(["-m", "tests.benchmarks.jobs", "I", str(root)])[0]
+        yield PLAIN, timed(["-m", "tests.benchmarks.jobs", "I", str(root)])
 
     def command() -> Iterator[tuple[str, float]]:
         return _whole(COMMAND, run(experiment, next(runs), "--actors", str(ACTORS)))

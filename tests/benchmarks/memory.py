@@ -24,7 +24,7 @@ import tomli_w
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks.command import ACTORS, experiment_of
+from tests.benchmarks.command import ACTORS, Command, experiment_of
 from tests.benchmarks.peers.loads import LOADS, make
 from tests.benchmarks.record import IDEAL, MEMORY, keep
 from tests.benchmarks.rounds import PEERS, RAYSIM, ROUNDS, SCRIPTS, population
@@ -105,6 +105,13 @@ def commands(name: str, environments: Path | None, folder: Path) -> dict[str, li
     return found
 
 
+def check_actors(name: str, run: Path) -> None:
+    """Refuse a run of a load that ended before all actors were warm: its memory is that of the driver alone."""
+    if not Command(run, 0.0).round_seconds():
+        text = f"its {ROUNDS[name]} rounds ended before all {ACTORS} actors had trained"
+        raise SystemExit(f"load {name}: {text}; raise tests.benchmarks.rounds.ROUNDS[{name!r}]")
+
+
 def rounded(memory: Memory) -> dict[str, float]:
     """Return the values of a record."""
     return {part: round(value, 1) for part, value in asdict(memory).items()}
@@ -125,7 +132,11 @@ def main() -> None:
     asked = parser.parse_args()
     for name in asked.loads:
         with tempfile.TemporaryDirectory() as folder:
-            found = {title: watched(way) for title, way in commands(name, asked.peers, Path(folder)).items()}
+            found = {}
+            for title, way in commands(name, asked.peers, Path(folder)).items():
+                found[title] = watched(way)
+                if title == RAYSIM:
+                    check_actors(name, Path(folder) / f"{name}-run")
         show(name, found)
         keep(f"{MEMORY}{name}", {"figures": {title: rounded(each) for title, each in found.items()}, "repeats": 1})
 

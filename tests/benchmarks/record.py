@@ -19,6 +19,7 @@ import torch
 
 from raysim.reproduction.provenance import processor
 from tests.benchmarks.peers.loads import LOADS
+from tests.benchmarks.rounds import RAYSIM, WALL
 
 RECORD = Path(__file__).with_name("speed.json")
 ROOT = Path(__file__).parents[2]
@@ -72,8 +73,8 @@ JOBS = {"D": "D: logistic regression", "I": "I: MNIST, evaluated in every round"
 ROWS = {
     "plain loop": "a plain PyTorch loop, 1 process",
     IDEAL: "two plain loops at once: the ideal",
-    "raysim run, 2 actors": "**raysim, 2 actors**",
-    "raysim run, 2 actors, by the clock": "raysim, 2 actors, by the clock",
+    WALL: "**raysim, 2 actors**",
+    RAYSIM: "**raysim, 2 actors**, stages of a round",
     "FedJAX": "FedJAX 0.0.17, 1 process",
     "pfl, 1 process": "pfl-research 0.6, 1 process",
     "pfl, 2 processes": "pfl-research 0.6, 2 processes",
@@ -81,9 +82,12 @@ ROWS = {
     "fluke": "fluke 0.8, 1 process",
     "Flower, 2 workers": "Flower 1.41, 2 workers",
 }
-LEFT_OUT = ("plain loop", IDEAL, "raysim run, 2 actors, by the clock", "pfl, 1 process")
+LEFT_OUT = ("plain loop", IDEAL, "pfl, 1 process")
 SHORT = tuple(title for title in ROWS if title not in LEFT_OUT)
-"""Rows of README's table."""
+"""Rows of README's table; raysim's stages only while a load has no wall clock."""
+
+LOGGED = f"{RAYSIM}, by the clock"
+"""Row of older records in place of `WALL`: mean of a round by the whole seconds of `run.log`."""
 
 
 def load_record() -> dict[str, Any]:
@@ -118,13 +122,14 @@ def rounds_table(record: Record, rows: Sequence[str] = tuple(ROWS), loads: Seque
     measured = {title for load in loads for title in record.get(load, {}).get("figures", {})}
     for title in filter(measured.__contains__, rows):
         lines.append(f"| {ROWS[title]} | {' | '.join(_cell(record.get(load, {}), title) for load in loads)} |")
-    return "\n".join([*lines, "", _origin(record, loads)])
+    return "\n".join([*lines, "", _origin(record, loads), *_stages_note(record, loads)])
 
 
 def readme_table(record: Record) -> str:
     """Return the rows of `rounds_table` that compare simulators, on loads whose record has a figure of raysim."""
-    measured = [load for load in (*IMAGES, "K") if SHORT[0] in record.get(load, {}).get("figures", {})]
-    return rounds_table(record, SHORT, measured)
+    measured = [load for load in (*IMAGES, "K") if RAYSIM in record.get(load, {}).get("figures", {})]
+    timed = all(WALL in record[load]["figures"] for load in measured)
+    return rounds_table(record, [title for title in SHORT if title != RAYSIM or not timed], measured)
 
 
 COMMANDS = {
@@ -136,6 +141,14 @@ COMMANDS = {
     "J, `--inline`, no bytecode": ("J", "quickstart --inline, no bytecode"),
 }
 """Load and figure of each whole command that the record has."""
+
+ALONE = "seconds a round"
+"""Row of an older record of G: rounds of one process."""
+
+ALONE_NOTE = (
+    "The rounds of G, an older record, were timed in one process, without files, checkpoints and evaluation. "
+    "The driver needed 824 MiB before them and no more during them."
+)
 
 STAGES = ("start", "data", "fleet", "training", "evaluation", "files", "end", "report")
 LEAST_SECONDS = 0.1
@@ -170,7 +183,7 @@ def empty_table(record: Record) -> str:
     ways = [title for title in ROWS if title in figures]
     lines = [f"| seconds per round | {' | '.join(ROWS[title] for title in ways)} |", f"|---|{'---:|' * len(ways)}"]
     lines.append(f"| 1,000 empty client updates | {' | '.join(_short(figures[title]) for title in ways)} |")
-    return "\n".join([*lines, "", _origin(record, ["E"])])
+    return "\n".join([*lines, "", _origin(record, ["E"]), *_stages_note(record, ["E"])])
 
 
 def redistribution_table(record: Record) -> str:
@@ -194,9 +207,11 @@ def scale_table(record: Record) -> str:
     for size in dict.fromkeys(title.partition(" clients")[0] for title in figures):
         opened, taken = (_short(figures[f"{size} clients, seconds {what}"]) for what in ("to open", "a round"))
         lines.append(f"| F | {size} | 100 | {opened} | {taken} |")
-    cohort = record["G"]["figures"]["seconds a round"]
-    lines.append(f"| G | {LOADS['G'].clients:,} | {LOADS['G'].cohort:,} | – | {_short(cohort)} |")
-    return "\n".join([*lines, "", _origin(record, ["F", "G"])])
+    large = record["G"]["figures"]
+    taken = _short(large.get(RAYSIM) or large[ALONE])
+    lines.append(f"| G | {LOADS['G'].clients:,} | {LOADS['G'].cohort:,} | – | {taken} |")
+    note = ["", ALONE_NOTE] if RAYSIM not in large else []
+    return "\n".join([*lines, "", _origin(record, ["F", "G"]), *note])
 
 
 def texts_table(record: Record) -> str:
@@ -216,7 +231,7 @@ def memory_table(record: Record) -> str:
     lines = [f"| MiB | {' | '.join(figures)} |", f"|---|{'---:|' * len(figures)}"]
     for title in (title for title in ROWS if any(title in found for found in figures.values())):
         cells = [_memory(found[title]) if title in found else "–" for found in figures.values()]
-        lines.append(f"| {ROWS[title]} | {' | '.join(cells)} |")
+        lines.append(f"| {ROWS[WALL if title == RAYSIM else title]} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", _origin(record, loads)])
 
 
@@ -245,6 +260,19 @@ def _cell(entry: Mapping[str, Any], title: str) -> str:
     if title not in figures:
         return "–"
     return f"{figures[title]:.3f} ({figures[title] / figures[IDEAL]:.2f})"
+
+
+def _stages_note(record: Record, loads: Sequence[str]) -> list[str]:
+    """Return a sentence on loads without the wall clock of a round; none if all have it."""
+    figures = {load: record.get(load, {}).get("figures", {}) for load in loads}
+    stages = [load for load, found in figures.items() if RAYSIM in found and WALL not in found]
+    if not stages:
+        return []
+    text = f"On {', '.join(stages)}, raysim's row adds up the stages of a round, such as training and aggregation. "
+    text += "It leaves out the driver's other work, even if the actors wait for it."
+    logged = [load for load in stages if LOGGED in figures[load]]
+    ratios = ", ".join(f"{load} {figures[load][LOGGED] / figures[load][IDEAL]:.2f}" for load in logged)
+    return ["", text + f" By the whole seconds of `run.log`, the ratios are about {ratios}." * bool(logged)]
 
 
 def _memory(found: Mapping[str, float]) -> str:

@@ -17,7 +17,7 @@ import partitioning
 from partitioning.sources.arrays import nested
 from raysim.data.targets import class_metadata
 from raysim.data.tokens import NEXT, TOKENS
-from tests.benchmarks.command import ACTORS, experiment_of, run_on_actors
+from tests.benchmarks.command import ACTORS, STAMPS, experiment_of, run_on_actors
 from tests.benchmarks.peers.loads import LOADS, Load, make
 from tests.benchmarks.plain import WARM, one_loop, two_loops
 
@@ -42,6 +42,10 @@ Way = Callable[[], Iterator[tuple[str, float]]]
 """A measurement: it yields titles and figures."""
 
 RAYSIM = f"raysim run, {ACTORS} actors"
+"""Sum of a round's stages: the driver's work between them does not count while actors idle."""
+
+WALL = f"{RAYSIM}, wall clock"
+"""From the end of a round to the end of the next, as the peers' rounds are timed."""
 
 
 def table_of(load: Load, x: np.ndarray, y: np.ndarray) -> pa.Table:
@@ -91,16 +95,15 @@ def measure(
     data, path = folder / f"{name}.npz", population(load, arrays, folder / name)
     np.savez(data, **arrays)
     experiment = experiment_of(load, {"population": str(path)}, own or ROUNDS[name])
+    experiment["watch"] = {"loggers": [STAMPS]}
     runs = (folder / f"{name}-{number}" for number in count())
 
     def command() -> Iterator[tuple[str, float]]:
         done = run_on_actors(experiment, runs)
         seconds = statistics.median(done.round_seconds())
+        yield WALL, statistics.median(done.wall_seconds())
         yield RAYSIM, seconds
-        if (by_the_clock := done.clock_seconds()) is not None:
-            yield f"{RAYSIM}, by the clock", by_the_clock
         yield f"{RAYSIM}, microseconds a client update", 1e6 * seconds / load.cohort
-        yield f"{RAYSIM}, MiB of the driver", done.mib
 
     ways: list[Way] = [
         lambda: iter([("plain loop", one_loop(path, load, rounds))]),

@@ -3,11 +3,11 @@
     uv run python -m tests.benchmarks.speed [--loads ABCDEFGHIJKLMNOPQ] [--peers .peers] [--data DIR] [--repeats 5]
 
 Every figure of raysim comes from the command itself, in a process of its own, with its defaults. A, B, C, E, G and K to
-Q are seconds a round once both client actors work: the medians of the column `seconds` of `metrics.parquet`. Beside
-them stands the mean by the clock of `run.log`, which counts everything between two rounds. "Two plain loops" are the
-ideal on two cores: two processes that share the round's client updates, without a framework. E takes no step, G has a
-cohort of 10,000. D, I and J are whole jobs, from exec to exit. F has populations of 1e3, 1e5 and 1e6 clients, and H
-compares redistribution with sums. K to N train language models, O to Q the papers' networks.
+Q are seconds a round once both client actors work: the median time from the end of a round to the end of the next, and
+that of the column `seconds` of `metrics.parquet`, which sums the stages of a round. "Two plain loops" are the ideal on
+two cores: two processes that share the round's client updates, without a framework. E takes no step, G has a cohort of
+10,000. D, I and J are whole jobs, from exec to exit. F has populations of 1e3, 1e5 and 1e6 clients, and H compares
+redistribution with sums. K to N train language models, O to Q the papers' networks.
 
 All ways take turns in every repeat, so a busy machine slows all alike. A figure is the median over the repeats. The
 peers need the environments that peers/environments.sh makes; without `--peers` they are left out.
@@ -71,7 +71,7 @@ def show(name: str, found: Mapping[str, float]) -> None:
     table.add_column(f"to {IDEAL}", justify="right")
     ideal = found.get(IDEAL)
     for title, value in found.items():
-        is_time = not title.endswith(("MiB of the driver", "microseconds a client update"))
+        is_time = not title.endswith("microseconds a client update")
         table.add_row(title, f"{value:.4f}", f"{value / ideal:.2f}" if ideal and is_time else "")
     Console().print(table)
 

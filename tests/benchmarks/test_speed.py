@@ -8,15 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from sklearn.metrics import f1_score
 from torch.nn.functional import cross_entropy, one_hot
 
 from raysim.config.experiment import Experiment
-from tests.benchmarks import jobs, memory, plain, record, rounds, watch
-from tests.benchmarks.command import experiment_of, run
+from raysim.config.tables import WatchTable
+from raysim.watching.loggers.logger import LoggedRun
+from tests.benchmarks import jobs, memory, plain, record, rounds, stamps, watch
+from tests.benchmarks.command import STAMPS, Command, experiment_of, run, timed
 from tests.benchmarks.peers.loads import LOADS, Load, make
+from tests.benchmarks.stamps import Stamps
 
 TINY = Load("mlp", (1, 28, 28), clients=6, samples=20, cohort=4)
 
@@ -33,16 +38,48 @@ def test_all_ways_of_a_round_are_measured(tmp_path: Path, monkeypatch: pytest.Mo
     # Long rounds: some must be left when Ray's actors are there.
     monkeypatch.setitem(LOADS, "A", replace(TINY, epochs=300))
     found = rounds.measure("A", None, repeats=1, rounds=2, folder=tmp_path, own=100)
-    assert {"plain loop", "two plain loops", rounds.RAYSIM} < set(found)
+    assert {"plain loop", "two plain loops", rounds.RAYSIM, rounds.WALL} < set(found)
     assert all(value > 0 for value in found.values())
 
 
 @pytest.mark.slow
 def test_rounds_count_only_on_all_actors(tmp_path: Path, tiny: dict[str, Any]) -> None:
-    done = run(tiny, tmp_path / "run", "--inline")
+    done = run({**tiny, "watch": {"loggers": [STAMPS]}}, tmp_path / "run", "--inline")
+    assert sorted(stamps.read(done.folder, "fedavg")) == [1, 2, 3]
     assert 0 < done.stages()["training"] < sum(done.stages().values()) <= done.seconds
     assert not done.counts()
     assert done.round_seconds() == []
+
+
+def finished(folder: Path, owners: list[int]) -> Command:
+    """Return a command whose rounds had one client update each, by these actors."""
+    (folder / "fedavg").mkdir(parents=True)
+    numbers = list(range(1, len(owners) + 1))
+    pq.write_table(pa.table({"round": numbers, "machine_actor": owners}), folder / "fedavg" / "updates.parquet")
+    pq.write_table(pa.table({"round": numbers, "seconds": [0.5] * len(owners)}), folder / "fedavg" / "metrics.parquet")
+    return Command(folder, 0.0)
+
+
+def test_the_wall_clock_counts_work_between_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done, logger = finished(tmp_path, [-1, 0, 1, 0, 1, 0, 1]), Stamps()
+    clock = iter([10.0, 20.0, 30.0, 31.0, 32.0, 40.0, 33.0, 35.0])
+    monkeypatch.setattr(stamps.time, "perf_counter", lambda: next(clock))
+    logger.begin(LoggedRun("run", tmp_path / "watch", WatchTable()))
+    logger.algorithm("fedavg", {}, 0)
+    for number in (1, 2, 3, 4, 5, 6, 6, 7):  # round 6 is repeated
+        logger.round(number, {})
+    logger.end({})
+    logger.close()
+    assert done.round_seconds() == [0.5, 0.5]
+    assert done.wall_seconds() == [1.0, 2.0]
+
+
+def test_memory_counts_only_on_all_actors(tmp_path: Path) -> None:
+    finished(tmp_path / "both", [-1, 0, 1, 0, 1, 0])
+    memory.check_actors("A", tmp_path / "both")
+    finished(tmp_path / "one", [-1, 0, 0, 0, 0, 0])
+    with pytest.raises(SystemExit, match=r"^load A: its 200 rounds ended before all 2 actors had trained; raise .*$"):
+        memory.check_actors("A", tmp_path / "one")
 
 
 @pytest.mark.slow
@@ -150,6 +187,31 @@ def test_the_pages_show_the_record(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert record.MARKED.search(text)
     assert record.filled(text, record.load_record()) == text, "run: uv run python -m tests.benchmarks.record"
+
+
+def test_tables_show_the_wall_clock_once_it_is_recorded() -> None:
+    before = record.load_record()
+    assert f"| {record.ROWS[rounds.RAYSIM]} |" in (shown := record.readme_table(before)) and "run.log" in shown
+    after = {
+        load: {**entry, "figures": {**entry["figures"], rounds.WALL: 0.25}} if load in record.ROUNDS else entry
+        for load, entry in before.items()
+    }
+    assert f"| {record.ROWS[rounds.WALL]} | 0.250" in (shown := record.readme_table(after))
+    assert "stages" not in shown and "run.log" not in shown
+    both = record.rounds_table(after)
+    assert record.ROWS[rounds.WALL] in both and record.ROWS[rounds.RAYSIM] in both and "run.log" not in both
+
+
+def test_a_new_record_of_the_large_cohort_is_shown() -> None:
+    before = record.load_record()
+    after = {**before, "G": {**before["G"], "figures": {rounds.WALL: 1.5, rounds.RAYSIM: 1.25}}}
+    assert "| G | 10,000 | 10,000 | – | 1.25 |" in (shown := record.scale_table(after))
+    assert "one process" not in shown
+
+
+def test_a_parent_adds_no_memory_to_a_command() -> None:
+    assert isinstance(timed(["-c", "pass"]), float)
+    assert not [title for entry in record.load_record().values() for title in entry["figures"] if "MiB of" in title]
 
 
 @pytest.mark.parametrize("load", watch.OVER)
