@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +21,7 @@ from raysim.config.tables import WatchTable
 from raysim.watching.loggers.logger import LoggedRun
 from tests.benchmarks import jobs, memory, plain, record, rounds, stamps, watch
 from tests.benchmarks.command import STAMPS, Command, experiment_of, run, timed
-from tests.benchmarks.peers.loads import LOADS, Load, make
+from tests.benchmarks.peers.loads import LOADS, Load, check, make, read
 from tests.benchmarks.stamps import Stamps
 
 TINY = Load("mlp", (1, 28, 28), clients=6, samples=20, cohort=4)
@@ -80,6 +81,25 @@ def test_memory_counts_only_on_all_actors(tmp_path: Path) -> None:
     finished(tmp_path / "one", [-1, 0, 0, 0, 0, 0])
     with pytest.raises(SystemExit, match=r"^load A: its 200 rounds ended before all 2 actors had trained; raise .*$"):
         memory.check_actors("A", tmp_path / "one")
+
+
+def test_the_data_of_a_peer_are_checked_without_reading_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LOADS, "A", TINY)
+    arrays, file = make("A"), tmp_path / "a.npz"
+    np.savez(file, **arrays)
+    assert read(file, "A")[0].shape == arrays["x"].shape
+    with monkeypatch.context() as patched:
+        patched.setattr(np, "load", None)
+        check(file, "A")
+    np.savez(file, x=arrays["x"][1:], y=arrays["y"])
+    with pytest.raises(SystemExit, match=r"x \(5, 20, 1, 28, 28\) and y \(6, 20\) are not load A's$"):
+        check(file, "A")
+    np.savez(file, x=arrays["x"])
+    with pytest.raises(SystemExit, match=r"cannot be read as the data of load A: .*y\.npy"):
+        check(file, "A")
+    file.write_bytes(b"no archive")
+    with pytest.raises(SystemExit, match="cannot be read as the data of load A"):
+        check(file, "A")
 
 
 @pytest.mark.slow

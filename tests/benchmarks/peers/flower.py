@@ -20,7 +20,7 @@ from sys import stderr
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
-from loads import DEVICE, LOADS, needed, parser, read, report
+from loads import DEVICE, LOADS, check, needed, parser, read, report
 
 with needed("flower"):
     import torch
@@ -96,7 +96,7 @@ def main() -> None:
     asks.add_argument("--workers", type=int, default=2, help="client workers of one CPU each; they share a GPU")
     arguments = asks.parse_args()
     load = LOADS[arguments.load]
-    read(arguments.data, arguments.load)  # a wrong file is refused here, not in a worker
+    check(arguments.data, arguments.load)  # a wrong file is refused here, not in a worker
     strategy = Timed(load.clients, load.cohort)
     server_app = ServerApp()
 

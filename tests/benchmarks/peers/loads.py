@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import sys
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -128,20 +129,33 @@ def make(load: str) -> dict[str, np.ndarray]:
     return arrays
 
 
+def check(path: str | Path, load: str) -> None:
+    """Refuse a file without the load's arrays; it reads their headers only."""
+    this = LOADS[load]
+    try:
+        with zipfile.ZipFile(path) as file:
+            x, y = (_shape(file, name) for name in ("x.npy", "y.npy"))
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise SystemExit(f"{path}: cannot be read as the data of load {load}: {error}") from None
+    if x != (this.clients, this.samples, *this.shape) or y[:2] != x[:2]:
+        raise SystemExit(f"{path}: x {x} and y {y} are not load {load}'s")
+
+
+def _shape(file: zipfile.ZipFile, name: str) -> tuple[int, ...]:
+    with file.open(name) as array:
+        np.lib.format.read_magic(array)
+        return np.lib.format.read_array_header_1_0(array)[0]
+
+
 def read(path: str | Path, load: str) -> tuple[np.ndarray, np.ndarray]:
     """The clients' data as training wants it: pixels as float32 in [0, 1], or tokens, and labels.
 
     They are made once, before any round is timed.
     """
-    this = LOADS[load]
-    try:
-        with np.load(path) as file:
-            x, y = file["x"], file["y"]
-    except (OSError, KeyError, ValueError) as error:
-        raise SystemExit(f"{path}: cannot be read as the data of load {load}: {error}") from None
-    if x.shape != (this.clients, this.samples, *this.shape) or y.shape[:2] != x.shape[:2]:
-        raise SystemExit(f"{path}: x {x.shape} and y {y.shape} are not load {load}'s")
-    if this.model == "gpt2":
+    check(path, load)
+    with np.load(path) as file:
+        x, y = file["x"], file["y"]
+    if LOADS[load].model == "gpt2":
         return x.astype(np.int64), y
     # Pixels as table entries: one pass, and no float64 between.
     return (np.arange(256, dtype=np.float32) / np.float32(255))[x], y
