@@ -152,6 +152,9 @@ class Replays(Launch):
     ) -> None:
         pool = next(iter(self._graphs.values())).pool if self._graphs else None
         self._graphs[key] = Captured(step, inputs, changed, self._side, pool)
+        # A kind of client updates has another rate if it decays, and then none of the past ones comes again.
+        for past in [each for each in self._graphs if each[0] == key[0] and each[1] != key[1]]:
+            del self._graphs[past]
         if len(self._graphs) > MOST_GRAPHS:
             self._graphs.popitem(last=False)
 

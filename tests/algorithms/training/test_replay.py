@@ -196,6 +196,16 @@ def test_rates_that_decay_share_a_kind_but_no_graph(monkeypatch: pytest.MonkeyPa
             np.testing.assert_array_equal(ours, theirs)
 
 
+def test_graphs_of_past_rates_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "Captured", Recorded)
+    monkeypatch.setattr(replay, "LEAST_DECAYING", 4)
+    made, resident = trainer_of("convolution")
+    models_after(made, resident, replace(LOCAL, lr=0.3), rounds=1)
+    for rate in (0.1, 0.05, 0.025):
+        models_after(made, resident, replace(LOCAL, lr_decay=0.5), rounds=2, rate=rate)
+        assert [key[1] for key in made._launch._graphs] == [0.3, rate, rate]
+
+
 def test_lanes_of_equal_shapes_have_graphs_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "Captured", Recorded)
     pairs = [trainer_of("linear", "fused"), trainer_of("linear", "fused", launch=lambda _: Launch())]
