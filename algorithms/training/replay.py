@@ -28,8 +28,8 @@ MOST_GRAPHS = 32
 TRIALS = 2
 """Runs of a step before it is captured, in which libraries set themselves up."""
 
-NO_MEMORY = ("ALLOC_FAILED", "out of memory")
-"""Words of errors that a capture shares with any other step."""
+NO_MEMORY = ("out of memory", "ALLOC_FAILED", "ALLOCATION_FAILED")
+"""Words of errors of CUDA and its libraries that report a lack of memory."""
 
 
 class Captured:

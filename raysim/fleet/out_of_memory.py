@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from algorithms import Block, ClientUpdates, Function, Output, Worker
+from algorithms.training.replay import NO_MEMORY
 from raysim.common.errors import OutOfMemoryError
 
-ALLOCATOR_MESSAGES = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
-"""Messages of errors without a type of their own: torch's allocator on CPUs, and libraries on GPUs."""
+ALLOCATOR_MESSAGES = ("can't allocate memory", *NO_MEMORY)
+"""Messages of errors without a type of their own: torch's allocator on CPUs, CUDA and its libraries on GPUs."""
 
 FEWER_ACTORS = "or let fewer actors share the memory (the same bytes)"
 """Remedy that does not change the result."""
