@@ -14,6 +14,7 @@ from torch import nn
 
 from algorithms.training.folding import has_hooks, is_known
 from algorithms.training.local import Local
+from algorithms.training.loss import OwnLoss
 from algorithms.training.resident import Resident
 from algorithms.training.steps import MomentumDirection, SlotMemory
 from algorithms.training.work import Launch, StackedBatch, Step
@@ -172,6 +173,7 @@ def _is_static(local: Local) -> bool:
     fixed = fixed and sum(term.v is not None for term in arithmetic.affine) <= 1
     # Weights of classes come from main memory, which a graph cannot read.
     fixed = fixed and local.lr_schedule == "constant" and not getattr(local.loss, "class_weights", ())
+    fixed = fixed and not isinstance(local.loss, OwnLoss)
     known = all(map(is_known, (local.loss, local.method, *arithmetic.terms)))
     return fixed and known and not local.method.overrides("loss_term")
 

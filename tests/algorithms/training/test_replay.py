@@ -13,7 +13,7 @@ from algorithms import AffineTerm, Compute, Layout, Local, Method, Resident, Sha
 from algorithms.fedprox import Proximal
 from algorithms.moon import Contrasted
 from algorithms.training import replay
-from algorithms.training.loss import CrossEntropy
+from algorithms.training.loss import CrossEntropy, OwnLoss
 from algorithms.training.replay import Captured, Replays
 from algorithms.training.terms import pull
 from algorithms.training.work import Launch, Work
@@ -110,6 +110,7 @@ def test_replayed_steps_are_those_of_separate_kernels(
         replace(LOCAL, optimizer="adamw"),
         replace(LOCAL, lr_schedule="linear"),
         replace(LOCAL, loss=CrossEntropy(class_weights=(1.0, 2.0, 3.0))),
+        replace(LOCAL, loss=OwnLoss("mine:loss", lambda outputs, y: outputs.logsumexp(1))),
         replace(LOCAL, method=type("Own", (Method,), {"__module__": "own"})()),
         replace(LOCAL, method=Contrasted(1.0, 0.5)),
     ],
@@ -118,7 +119,7 @@ def test_replayed_steps_are_those_of_separate_kernels(
         "of torch.optim",
         "a rate of each step",
         "weights of classes",
-       
+        "an own loss",
         "a method of one's own",
         "moon",
     ],
