@@ -9,6 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from algorithms import Block, Function, Worker
 from algorithms.core.tree import Node
 from raysim.fleet.gpu_sharing import measured
@@ -63,6 +65,7 @@ class ClientActor:
             self._worker = None
             if self._device != "cpu":
                 gc.collect()
+                torch.cuda.empty_cache()  # else the room for data leaves out what torch has cached
         here = located(plan, copy)
         if here is None:
             return None, this_node()
