@@ -114,6 +114,10 @@ def forked(seed: int, devices: Sequence[torch.device] = ()) -> Iterator[None]:
 
 
 def drawn() -> tuple[object, ...]:
-    """Return the state of the default generators; any draw changes it."""
+    """Return the state of the default generators, with a GPU's if it is in use; any draw changes it."""
     name, numbers, *rest = np.random.get_state(legacy=True)
-    return torch.get_rng_state().numpy().tobytes(), name, np.asarray(numbers).tobytes(), *rest, random.getstate()
+    states = [torch.get_rng_state()]
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        states.append(torch.cuda.get_rng_state())
+    torches = tuple(each.numpy().tobytes() for each in states)
+    return torches, name, np.asarray(numbers).tobytes(), *rest, random.getstate()
