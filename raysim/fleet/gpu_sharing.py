@@ -144,7 +144,10 @@ def measured(plan: WorkerPlan) -> tuple[int, int]:
 
 
 def rehearse(plan: WorkerPlan) -> None:
-    """Run the steps that take most memory, the largest block's client updates and evaluations; keep no result.
+    """Run the largest block's client updates, and the largest evaluations; keep no result.
+
+    A twin of `evaluate.measures`, whose batches are larger, and models of sizes that no client of the block has take
+    memory beyond that.
 
     Raises:
         OutOfMemoryError: they do not fit.
