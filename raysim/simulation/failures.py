@@ -25,7 +25,7 @@ from raysim.common.errors import (
 from raysim.common.names import CONFIG, REPORT, SUMMARY
 from raysim.common.surface import call
 from raysim.config.experiment import Experiment
-from raysim.config.own_errors import describe_error
+from raysim.config.own_errors import describe_error, describe_unordered
 from raysim.data.decoding import cache_remedy
 from raysim.simulation.options import RunOptions
 from raysim.store.location import RunLocation
@@ -127,6 +127,8 @@ def name_user_code(experiment: Experiment, log: Path) -> Iterator[None]:
     except (*COMPLETE_ERRORS, KeyboardInterrupt):
         raise
     except BaseException as error:
+        if text := describe_unordered(error):
+            raise InputError(text) from error
         if text := describe_error(error, experiment.named, handled):
             raise OwnCodeError(f"your own code raised {text}; see {log}") from error
         raise

@@ -117,6 +117,24 @@ class PairedInTraining(Plain):
         return (super().forward(x), x) if self.training else super().forward(x)
 
 
+class Gradient(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        raise RuntimeError(
+            "adaptive_avg_pool2d_backward_cuda does not have a deterministic implementation, but you set "
+            "'torch.use_deterministic_algorithms(True)'. You can turn off determinism just for this operation"
+        )
+
+
+class Unordered(Plain):
+    def forward(self, x):
+        return Gradient.apply(super().forward(x))
+
+
 class Raising(Plain):
     def forward(self, x):
         if len(x) > 30:
@@ -247,6 +265,14 @@ def test_draws_from_numpy_and_python_have_the_update_s_key(folder: Path) -> None
     losses = [pq.read_table(run.folder / "fedavg" / "updates.parquet")["loss"].to_pylist() for run in (first, second)]
     assert models[0] == models[1] and losses[0] == losses[1]
     assert np.array_equal(state, np.random.get_state()[1]) and drawn != random.random()  # type: ignore[index]  # noqa: NPY002
+
+
+def test_a_layer_that_is_not_deterministic_on_a_gpu_is_named(folder: Path) -> None:
+    """As on a GPU, where torch raises it in place of the layer's gradient."""
+    file = folder / "experiment.toml"
+    file.write_text(tomli_w.dumps({**BASE, "model": {"name": "own_model:Unordered"}}))
+    with pytest.raises(InputError, match=r"^[^\n]* uses adaptive_avg_pool2d_backward_cuda: must .*; use .*WindowMean "):
+        raysim.run(file, folder / "run", inline=True)
 
 
 def test_what_it_raises_in_training_is_one_line_that_says_where(folder: Path) -> None:
