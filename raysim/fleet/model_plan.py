@@ -122,16 +122,18 @@ class ModelPlan:
     def check_loss(self, local: Local) -> None:
         """Refuse a loss that does not fit the labels, or fails on a batch of them."""
         local.loss.check(self.kind, self.classes)
+        duty, remedy = "take a batch of labels", "correct it"
         try:
             outputs, labels = self.example
             loss = local.loss.mean(outputs.requires_grad_(), labels)
             if not loss.requires_grad:
                 raise TypeError("it has no gradient by the outputs")
             torch.autograd.backward(loss)
+            duty = "take outputs of float64, which an evaluation gives it"
+            remedy = "convert its other tensors to the type of the outputs, as W.to(outputs)"
+            local.loss.sums(outputs.detach().double(), labels)
         except AlgorithmInputError:
             raise
         except Exception as error:  # A user's own loss may raise anything.
             text = f"{type(error).__name__}: {error}".partition("\n")[0]
-            raise InputError(
-                f"local.loss = {local.loss.title!r}: must take a batch of labels, and raised {text}; correct it"
-            ) from error
+            raise InputError(f"local.loss = {local.loss.title!r}: must {duty}, and raised {text}; {remedy}") from error

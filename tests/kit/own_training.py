@@ -22,6 +22,10 @@ def matrix(outputs, y):
     return outputs - y
 
 
+def weighing(outputs, y):
+    return nn.functional.cross_entropy(outputs, y, torch.ones(3), reduction="none")
+
+
 def raises(outputs, y):
     raise KeyError("no")
 

@@ -209,6 +209,12 @@ def test_personal_tensors_and_numbers_of_an_own_update(table: Path) -> None:
         (["a", "nowhere"], {"local": {"loss": "mse"}}, "label column 'nowhere' of data.label"),
         ("a", {"local": {"loss": "own_training:matrix"}}, "must give a loss for each sample"),
         ("a", {"local": {"loss": "own_training:raises"}}, "'own_training:raises': must take a batch.* raised KeyError"),
+        (
+            "region",
+            {"local": {"loss": "own_training:weighing"}},
+            r"'own_training:weighing': must take outputs of float64, .* raised RuntimeError: expected .* Double .*; "
+            r"convert its other tensors to the type of the outputs, as W.to\(outputs\)$",
+        ),
         ("a", {"local": {"loss": "huberr"}}, "local.loss = 'huberr'.*did you mean 'huber'"),
         ("a", {"local": {"loss": "mse", "delta": 1.0}}, "'local.delta' of loss mse"),
         ("a", {"local": {"loss": "mse", "update": "train"}}, "local.update = 'train': must be module:function"),
