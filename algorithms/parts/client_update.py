@@ -191,6 +191,13 @@ class ClientUpdates(Function):
         return reduce(lambda given, stage: stage.prepared(given), self.on_the_way, works)
 
 
+def round_of(function: Any) -> int | None:
+    """Return the round of client updates, such as those that are also compared; None for any other function."""
+    while (inner := getattr(function, "inner", getattr(function, "updates", None))) is not None:
+        function = inner
+    return function.round_number if isinstance(function, ClientUpdates) else None
+
+
 @dataclass
 class Trained:
     """Trained models in their lanes, before they are summed or left behind.

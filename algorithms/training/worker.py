@@ -32,13 +32,6 @@ Preparation: TypeAlias = Callable[[Work, Local, Key], Work]
 """Change of a client update's work before it trains."""
 
 
-def without_singles(work: Work, local: Local, key: Key) -> Work:
-    """Leave out batches of one sample, which batch norm cannot normalise by their own statistics."""
-    if local.statistics == "frozen":
-        return work
-    return replace(work, batches=[rows for rows in work.batches if len(rows) > 1])
-
-
 def with_masks(work: Work, local: Local, key: Key) -> Work:
     """Add the client update's own stream of dropout masks."""
     masks = torch.Generator(work.x.device)
@@ -80,7 +73,6 @@ class Worker:
     def preparations(self) -> tuple[Preparation, ...]:
         """Preparations of each client update's work, in their order; none for a model and data that need none."""
         return (
-            *((without_singles,) if self.resident.refuses_single else ()),
             *((with_masks,) if self.trainer.has_dropout else ()),
             *((partial(with_augment, self.augment),) if self.augment is not None else ()),
         )
@@ -96,7 +88,7 @@ class Worker:
         return np.empty(self.resident.layouts.shared.floats)
 
     def least_batch(self, local: Local) -> int:
-        """Return the least number of samples of a batch: 2 if batch norm refuses one; see `without_singles`."""
+        """Return the least size of a batch: 2 if batch norm has to normalise it by its own statistics."""
         return 2 if self.resident.refuses_single and local.statistics != "frozen" else 1
 
     def trainer_of(self, model: Packed | None) -> Trainer:

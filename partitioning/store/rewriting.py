@@ -40,6 +40,8 @@ def rewrite(
             each client is converted alone.
         progress: callback with the clients written so far and their number.
     """
+    if rows_at_once < 1:
+        raise InputError(f"rows_at_once = {rows_at_once}: must be at least 1; set 1")
     folder = check_out(out)
     first = convert(population.batch(0).slice(0, 0), "client 0")
     manifest, names = population.manifest, first.schema.names
@@ -55,7 +57,9 @@ def rewrite(
                 batch = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
                 made = convert(batch, f"client {client}" if len(parts) == 1 else f"clients {client} to {end - 1}")
                 if made.num_rows != batch.num_rows:
-                    raise ValueError(f"convert returns {made.num_rows} rows for {batch.num_rows}")
+                    raise InputError(
+                        f"convert returns {made.num_rows} rows for {batch.num_rows}: must keep all; correct it"
+                    )
                 changed.update(name for name in measured if not made.column(name).equals(batch.column(name)))
                 bounds = accumulate((part.num_rows for part in parts[:-1]), initial=0)
                 for part, start in zip(parts, bounds, strict=True):

@@ -38,8 +38,7 @@ def join(parts: Mapping[str, Tables], label: str, dividing: Sequence[str] = (), 
         rules: rules for columns that are no plain numbers.
 
     Raises:
-        InputError: the columns or the labels do not match, their columns state different numbers of classes, or only
-            some data sets have a test table.
+        InputError: the columns or the labels do not match, or only some data sets have a test table.
     """
     lacking = [name for name, (_, test) in parts.items() if test is None]
     if 0 < len(lacking) < len(parts):
@@ -50,13 +49,6 @@ def join(parts: Mapping[str, Tables], label: str, dividing: Sequence[str] = (), 
         listed = ", ".join(f"{name} ({table.schema.field(label).type})" for name, table in trains.items())
         raise InputError(
             f"the labels of {listed} are of several kinds: give all whole numbers, all strings, or masks of one type"
-        )
-    stated = {name: stated_classes(table.schema.field(label)) for name, table in trains.items()}
-    if len({*stated.values()} - {None}) > 1:
-        listed = ", ".join(f"{name} ({number})" for name, number in stated.items() if number is not None)
-        raise InputError(
-            f"the metadata of label column {label!r} have the classes of {listed}: must be one number; "
-            "correct or remove the others"
         )
     forms = {_feature_form(rules.as_numbers(table.schema), label, dividing) for table in trains.values()}
     encode = len(forms) > 1

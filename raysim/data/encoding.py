@@ -23,7 +23,7 @@ from raysim.data.columns import ColumnRules, Rule, Statistic, known_values, numb
 from raysim.data.decoding import features_of, rewritten
 from raysim.data.features import NumberColumns, features
 
-VERSION = 1
+VERSION = 2
 """Part of a cached folder's name; raise it if the same rules would encode to other numbers."""
 
 VALUES_AT_ONCE = 2**20

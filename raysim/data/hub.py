@@ -88,7 +88,7 @@ def by_features(tables: Tables, label: str | None, others: Collection[str], wher
 
 def tables_in(folder: Path) -> list[Path]:
     """Return the Parquet files of a folder where the hub keeps them, or else its CSV files if it has no folders."""
-    patterns = ["*.parquet", "data/*.parquet", "*/*.parquet"]
+    patterns = ["*.parquet", "data/*.parquet"]
     if not any(each.is_dir() for each in folder.glob("[!.]*")):  # beside images by class, a CSV file is no data set
         patterns.append("*.csv")
     return next((found for pattern in patterns if (found := sorted(folder.glob(pattern)))), [])

@@ -128,7 +128,7 @@ def global_scale(population: Population, decoded: Path) -> MeanAndStd:
 def _stored(population: Population, moments: Moments) -> Moment | None:
     """Turn the population's moments, which are those of stored values, into moments of its tensors.
 
-    A population that was rewritten has the moments of its first columns: None if features are others.
+    A population that was rewritten may have the moments of columns that are gone: None if features are others.
     """
     manifest = population.manifest
     form = features(population.schema, manifest.label, manifest.dividing)

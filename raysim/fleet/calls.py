@@ -23,10 +23,10 @@ from ray.exceptions import (
 
 from algorithms import Block, DamagedError, DivergedError, Function, Outcome
 from algorithms import InputError as AlgorithmInputError
+from algorithms.parts.client_update import round_of
 from partitioning.common.disk import DiskFullError
 from raysim.common.errors import InputError, ModelsLostError, OutOfMemoryError
 from raysim.fleet.dispatch import ActorTask, BlockDispatcher, JoinValues
-from raysim.fleet.out_of_memory import round_of
 from raysim.fleet.ray_private import WORKER
 from raysim.fleet.traffic import StoredValue
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from algorithms import Block, Census, Function, Outcome, Output, Purpose, Worker
 from algorithms.core.tree import Node, run_node
+from algorithms.parts.client_update import round_of
 from raysim.fleet.machine import fingerprint
-from raysim.fleet.out_of_memory import is_out_of_memory, out_of_memory, round_of
+from raysim.fleet.out_of_memory import is_out_of_memory, out_of_memory
 from raysim.fleet.traffic import Traffic
 from raysim.fleet.worker_plan import WorkerPlan
 

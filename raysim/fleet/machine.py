@@ -27,7 +27,10 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 
 @contextmanager
 def settled(threads: int) -> Iterator[None]:
-    """Compute deterministically in the context, and restore the process's settings after it."""
+    """Compute deterministically in the context, and restore the process's settings after it.
+
+    Contexts of several threads must not overlap: the settings are those of the process.
+    """
     with threadpool_limits(1, user_api="blas"), restored(), torch.inference_mode(mode=False):
         settle(threads)
         yield

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import torch
 
-from algorithms import Block, ClientUpdates, Function, Output, Worker
+from algorithms import Block, Function, Output, Worker
+from algorithms.parts.client_update import round_of
 from algorithms.training.replay import NO_MEMORY
 from raysim.common.errors import OutOfMemoryError
 
@@ -65,13 +65,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 def _at_once(worker: Worker, block: Block) -> int:
     """Return the number of the block's client updates that train stacked; fewer clients take less memory."""
     return min((worker.low_rank or worker.trainer).lanes, len(block.clients))
-
-
-def round_of(function: Any) -> int | None:
-    """Return the round of client updates, such as those that are also compared; None for any other function."""
-    while (inner := getattr(function, "inner", getattr(function, "updates", None))) is not None:
-        function = inner
-    return function.round_number if isinstance(function, ClientUpdates) else None
 
 
 def _head(block: Block, size: int) -> Block:

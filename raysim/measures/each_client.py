@@ -50,8 +50,8 @@ class EachClient:
             "test_samples": np.where(population.splits == "train", own, sizes),
         }
         tests = (
-            EvaluationTarget.of_clients("test", honest, own, "test", population),
-            EvaluationTarget.of_clients("test", held_out, sizes, "all", population),
+            EvaluationTarget.of_clients("local", honest, own, "test", population),
+            EvaluationTarget.of_clients("held_out", held_out, sizes, "all", population),
         )
         training = EvaluationTarget.of_clients("train", honest, sizes - own, "train", population)
         return cls(facts, tuple(target for target in tests if len(target.owners)), training)
@@ -90,7 +90,7 @@ class EachClient:
                 columns[name] = _placed(census.clients, pa.array(sums), clients).fill_null(0)
         part = census.clients[accounts["updates"] > 0]
         trained = self.training if not len(part) else self.training.only(np.isin(self.training.owners, part))
-        for first, prefix, several in ((0, "test", self.tests), (len(self.tests), "train", (trained,))):
+        for prefix, several in (("test", self.tests), ("train", (trained,))):
             scored = [each for each in several if len(each.owners)]
             models = [models_of_owners(each, state, algorithm, fleet, targets.shape) for each in scored]
             owners = np.concatenate([np.zeros(0, np.int64), *(each.owners for each in scored)])
@@ -100,9 +100,8 @@ class EachClient:
                 columns["cluster"] = found
             if not scored:
                 continue
-            pairs = enumerate(zip(scored, models, strict=True), first)
             values = Values.joined(
-                [_scores(each, own, state, algorithm, fleet, targets, number) for number, (each, own) in pairs]
+                [_scores(each, own, state, algorithm, fleet, targets) for each, own in zip(scored, models, strict=True)]
             )
             for name, numbers, defined in zip(targets.names, values.numbers.T, values.defined.T, strict=True):
                 columns[f"{prefix}_{name}"] = _placed(owners, pa.array(numbers, mask=~defined), clients)
@@ -176,11 +175,12 @@ def _scores(
     algorithm: Algorithm,
     fleet: Fleet,
     targets: Targets,
-    number: int,
 ) -> Values:
-    """Return each owner's metrics under its model, [owners, metrics]; `number` is that of the target."""
+    """Return each owner's metrics under its model, [owners, metrics]."""
     own_statistics = target.part == "all" and algorithm.sharing.outsider == "own"
-    function = ScoreEach(target.part, targets.metrics, algorithm.local.loss, None, own_statistics, state.round, number)
+    function = ScoreEach(
+        target.part, targets.metrics, algorithm.local.loss, None, own_statistics, state.round, target.name
+    )
     blocks = blocks_on(target, [each], targets.shape)
     values: Values = map_joined(fleet, function, blocks, put_models(state, fleet))[0]
     return values

@@ -188,15 +188,15 @@ class Evaluation:
         if not targets.targets:
             return
         references = put_models(self.state, fleet)
-        for number, target in enumerate(targets.targets):
+        for target in targets.targets:
             models = _models(state, target, own, fleet)
             unknown = target.part == "all" or (target.domain is not None and set(models) == {None})
             own_statistics = unknown and outsider == "own"
             given = target.part, targets.metrics, self._loss, target.domain
             function = (
-                Finetuned(*given, False, state.round, number, updates=targets.finetuning.updates(state, algorithm))
+                Finetuned(*given, False, state.round, target.name, updates=targets.finetuning.updates(state, algorithm))
                 if target.finetuned and targets.finetuning is not None
-                else Evaluate(*given, own_statistics, state.round, number)
+                else Evaluate(*given, own_statistics, state.round, target.name)
             )
             each = models_of_owners(target, state, algorithm, fleet, targets.shape)
             blocks = blocks_on(target, models if each is None else [each], targets.shape, function.own_statistics)

@@ -7,6 +7,7 @@ from inspect import unwrap
 from itertools import accumulate, groupby, pairwise
 from operator import add
 from typing import Any, ClassVar, TypeAlias
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -105,7 +106,7 @@ class Evaluate(Function):
         domain: domain of the test set; None for the global one.
         own_statistics: whether batch-norm statistics come from the scored data: each client's, or the whole test set's.
         round_number: round of the model, a key of the draws of a user's own metrics and losses.
-        target: number of the target in its evaluation, below 2^31, another key of these draws.
+        target: name of the target, another key of these draws.
     """
 
     part: SamplePart | None
@@ -114,7 +115,7 @@ class Evaluate(Function):
     domain: str | None = None
     own_statistics: bool = False
     round_number: int = 0
-    target: int = 0
+    target: str = ""
 
     driver_may_hold: ClassVar[bool] = True
 
@@ -139,7 +140,7 @@ class Evaluate(Function):
         scores: list[Score] = []
         keys: list[NDArray[np.int64]] = []
         # Blocks count from 0 in each target.
-        with worker.keyed(Purpose.OWN_SCORE, self.round_number, self.target << 32 | block.number):
+        with worker.keyed(Purpose.OWN_SCORE, self.round_number, crc32(self.target.encode()) >> 1 << 32 | block.number):
             for owners in self._loaded(worker, block, values, x, counts):
                 rows, own = slice(bounds[owners.start], bounds[owners.stop]), counts[owners]
                 scores.append(self._score(worker.resident, x[rows], y[rows], own, keys if self.ranks else None))

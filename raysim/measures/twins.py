@@ -222,7 +222,8 @@ class TwinSteps(Function):
         worker.resident.load(*values[0])
         x, y = worker.data.union(block.clients, "train")
         batches, cursor = self.batches(len(y))
-        work = Work(x.to(worker.resident.floating), y, batches)
+        least = worker.least_batch(self.local)
+        work = Work(x.to(worker.resident.floating), y, [rows for rows in batches if len(rows) >= least])
         for prepare in worker.preparations:
             work = prepare(work, self.local, self._key)
         (loss,) = worker.trainer.train(self.local, [work], self.lr)

@@ -95,7 +95,10 @@ def run_algorithm(run: StartedRun, plan: AlgorithmPlan) -> AlgorithmResult:
         for node, sums in traffic.items():
             LOG.info("%s: node %s: %d bytes in, %d bytes out", name, node, sums["bytes_in"], sums["bytes_out"])
         with workers.keyed(Purpose.OWN_TABLES):
-            tables = tables_of(workers.algorithm.folded, state, fleet)
+            tables, left_out = tables_of(workers.algorithm.folded, state, fleet)
+        for text in left_out:
+            LOG.warning("%s: %s", name, text)
+            watcher.notice(f"{name}: {text}")
         tables |= {} if clients is None else {CLIENTS: clients}
         files.finish(state, fleet.layouts, summary, module.state_dict(), tables)
     run.loggers.end(result.totals)

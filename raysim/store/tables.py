@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,8 +12,9 @@ from algorithms import Algorithm, Census, Fleet, Option, Privacy, State, Topolog
 from algorithms.core.returned import Returned, encodes, is_own, name_of, names_of
 from algorithms.parts.ordering import engine_kind
 from algorithms.parts.rule_columns import RuleColumns
+from partitioning.common.text import printable
 from raysim.common.errors import InputError
-from raysim.common.names import EDGES, NAME, RESULTS
+from raysim.common.names import EDGES, RESULTS
 from raysim.fleet.traffic import TRAFFIC
 from raysim.store.participation import BYTES, OUTCOMES
 from raysim.watching.stopwatch import ROUND_STAGES
@@ -131,25 +133,27 @@ def client_facts(options: Iterable[Option], census: Census, seed: int) -> pa.Rec
     return pa.RecordBatch.from_pydict(facts)
 
 
-def tables_of(options: Iterable[Option], state: State, fleet: Fleet) -> dict[str, pa.Table]:
-    """Return the tables of some options after a run, by the names of their files.
+def tables_of(options: Iterable[Option], state: State, fleet: Fleet) -> tuple[dict[str, pa.Table], list[str]]:
+    """Return the tables of some options after a run, by the names of their files, and a text for each one left out.
 
-    Raises:
-        InputError: a table has the name of another file, or no name of a file.
+    A table that cannot be written beside the others is left out and not refused, because the run is done.
     """
     tables: dict[str, pa.Table] = {}
+    left_out = list[str]()
     for option in options:
         inherited = EDGES if isinstance(option, Topology) else None
         for name, columns in option.tables(state, fleet).items():
-            taken = {file for file in (*RESULTS, *tables) if file != inherited}
-            if not NAME.fullmatch(str(name)) or (file := f"{name}.parquet").casefold() in map(str.casefold, taken):
-                raise Returned(f"option {option}: `tables`", option.tables).fault(
-                    f"return tables by new names of letters, digits and _, and {name!a} is no such name or that of "
-                    "another file",
-                    "rename it",
-                )
-            tables[file] = pa.table(dict(columns))
-    return tables
+            file, taken = f"{name}.parquet", {each.casefold() for each in (*RESULTS, *tables) if each != inherited}
+            if not encodes(name) or Path(file).name != file or "\0" in file or file.casefold() in taken:
+                reason = "its name must be new, and that of a file in a folder"
+            else:
+                try:
+                    tables[file] = pa.table(dict(columns))
+                    continue
+                except (TypeError, ValueError, pa.ArrowException) as error:
+                    reason = f"it must have columns of one length that Arrow can hold ({printable(str(error))})"
+            left_out.append(f"option {option}: table {name!a} of `tables` is left out: {reason}")
+    return tables, left_out
 
 
 def _fact(own: Returned, name: str, values: Any, count: int) -> pa.Array:

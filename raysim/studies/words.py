@@ -98,7 +98,7 @@ def point_text(point: str | None) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Return one value of a hyper-parameter as text, the same for no other value."""
+    """Return one value of a hyper-parameter as text, the same for no other float."""
     if not isinstance(value, float):
         return value if isinstance(value, str) else json.dumps(value)
     short = f"{value:g}"
@@ -181,8 +181,10 @@ def _notes_on_choice(study: Findings) -> Iterator[str]:
             "The reported clients have also chosen the hyper-parameters, so the values are too favourable; set "
             "study.metric to a column of test clients."
         )
-    tested = {each.split.fold for each in study.trials if each.counts} - {None}
-    both = tested & {split.validation for split in searched}
+    tested = {
+        (each.split.partition, each.split.fold) for each in study.trials if each.counts and each.split.fold is not None
+    }
+    both = tested & {(split.partition, split.validation) for split in searched}
     if study.metric.startswith("held_out_") and study.select_by.startswith("validation_") and both:
         fewer = "; name fewer folds in study.tune.folds" if len({split.fold for split in searched}) > 1 else ""
         yield (
