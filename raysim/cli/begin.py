@@ -21,7 +21,7 @@ from partitioning.sources.layout import arranged
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import Source
 from partitioning.store.manifest import MANIFEST
-from raysim.cli.table_facts import ColumnFacts, facts_of
+from raysim.cli.table_facts import OWNER, ColumnFacts, facts_of
 from raysim.common.errors import InputError, unknown
 from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, HUB, SHIFTED, check_dataset, is_path
 from raysim.data.columns import missing_rows
@@ -34,14 +34,6 @@ TEXT = "text"
 
 LABELS = ("label", "labels", "target", "class", "y", "outcome", "diagnosis", "species")
 """Usual names of the label column, the likeliest first."""
-
-OWNER = re.compile(
-    "(client|user|patient|subject|person|site|hospital|clinic|centre|center|ward|device|speaker|writer|school|domain|owner|party"
-    "|node|account|institution)"
-    "(_?(id|name|no))?",
-    re.IGNORECASE,
-)
-"""Usual names of a column that says whose a row is."""
 
 MODELS = {"shakespeare": "lstm", "plays": "transformer", "cityscapes": "deeplab_v3plus"}
 """Models of data sets that neither `mlp` nor `cnn` fits."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from partitioning.common.columns import check_text, is_label, value_type
 from partitioning.sources.source import Source
@@ -14,8 +17,19 @@ from partitioning.store.own_tests import TEST, TRAIN
 from raysim.data.columns import FEW, is_date, is_scalar, known_values, missing_rows, signs_of_missing, wrong_date
 from raysim.data.features import is_number
 
+OWNER = re.compile(
+    "(client|user|patient|subject|person|site|hospital|clinic|centre|center|ward|device|speaker|writer|school|domain|owner|party"
+    "|node|account|institution)"
+    "(_?(id|name|no))?",
+    re.IGNORECASE,
+)
+"""Usual names of a column that says whose a row is."""
+
 MOST_DISTINCT = 2**16
-"""Most different values of a column that are counted."""
+"""Most different values of a column that are kept."""
+
+HASHES = 2**64
+"""Number of hashes of a value, all equally likely."""
 
 LEAST_NUMBERS = 10
 """Different texts from which a column of text may be one of numbers with signs of missing values."""
@@ -46,6 +60,7 @@ class ColumnFacts:
         values: different values, up to `MOST_DISTINCT`.
         dates: whether all known values are dates.
         counted: rows with known values that were counted.
+        least: the least hashes of the values, up to `MOST_DISTINCT`, if the name is an owner's.
     """
 
     name: str
@@ -55,20 +70,30 @@ class ColumnFacts:
     values: set[object] = field(default_factory=set)
     dates: bool = True
     counted: int = 0
+    least: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     @property
     def repeats(self) -> bool:
         """Whether a value has two rows or more, on average; a number of the row has one."""
-        return self.counted >= 2 * len(self.values)
+        if len(self.least) < MOST_DISTINCT:
+            return self.counted >= 2 * len(self.values)
+        # The K least of n hashes show that n is about K times their range over the K-th one (Bar-Yossef et al. 2002).
+        # Its standard error is 1 / sqrt(K), 0.4 %: two rows of each value are two in spite of five such errors.
+        return self.rows - self.missing >= 1.96 * MOST_DISTINCT * (HASHES / int(self.least[-1]))
 
     def add(self, column: pa.Array) -> None:
         """Take in more rows."""
         self.rows += len(column)
         self.missing += missing_rows(column)
         if self.is_text or pa.types.is_integer(self.kind):
-            if len(self.values) <= MOST_DISTINCT:
-                self.values.update(pc.unique(known_values(column)).drop_null().to_pylist())
+            is_owner, is_open = OWNER.fullmatch(self.name), len(self.values) <= MOST_DISTINCT
+            values = pc.unique(known_values(column)).drop_null().to_pylist() if is_owner or is_open else []
+            if is_open:
+                self.values.update(values)
                 self.counted += len(column) - missing_rows(column)
+            if is_owner:
+                hashes = b"".join(blake2b(str(each).encode(), digest_size=8).digest() for each in values)
+                self.least = np.union1d(self.least, np.frombuffer(hashes, np.uint64))[:MOST_DISTINCT]
             self.dates = self.dates and self.is_text and not wrong_date(column)
 
     @property

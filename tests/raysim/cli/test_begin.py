@@ -119,6 +119,17 @@ def test_a_text_of_a_large_table_is_a_category_only_if_it_repeats(different: int
     assert facts.rows == 5 * MOST_DISTINCT and facts.is_category == (different == 30)
 
 
+@pytest.mark.parametrize("rows_each", [1, 2])
+def test_all_rows_of_a_large_table_say_whether_its_owners_repeat(rows_each: int) -> None:
+    facts, owners = ColumnFacts("user", pa.string()), 3 * MOST_DISTINCT
+    for _ in range(rows_each):  # as in a shuffled table, the first rows of all owners stand before their second ones
+        for start in range(0, owners, MOST_DISTINCT):
+            numbers = pa.array(np.arange(start, start + MOST_DISTINCT))
+            facts.add(pc.binary_join_element_wise("user ", numbers.cast(pa.string()), ""))
+    assert facts.repeats == (rows_each > 1)
+    assert len(facts.values) <= 2 * MOST_DISTINCT and len(facts.least) == MOST_DISTINCT
+
+
 def test_missing_values_do_not_make_a_text_repeat() -> None:
     notes, numbers = ColumnFacts("note", pa.string()), ColumnFacts("number", pa.int64())
     notes.add(pa.array([f"note {number}" for number in range(400)] + [None] * 600))
