@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -60,14 +60,29 @@ def main(names: tuple[str, ...], inline: bool, gpu: bool, write: Path | None, ag
                     except Exception as error:  # the others are run all the same
                         found[name][way] = {"error": f"{type(error).__name__}: {error}"}
                         console.print(f"{name}, {way}: {error}", highlight=False)
-    wrong = {name: each for name in chosen if (each := differing(found[name], frozen.get(name, {})))}
+    wrong = {
+        name: each for name in chosen if (each := differing(found[name], frozen.get(name, {}) if against else None))
+    }
     for name, each in wrong.items():
         console.print(f"{name}: {', '.join(each)}", highlight=False)
-    compared = sum(len(parts) for each in found.values() for parts in each.values())
+    # Without a file, the first way is what the others are compared with.
+    compared = sum(len(parts) for each in found.values() for parts in list(each.values())[not against :])
     console.print(f"{len(chosen)} configurations, {compared} comparisons, {len(wrong)} configurations differ")
     if write:
-        write.write_text(json.dumps({name: next(iter(each.values())) for name, each in found.items()}, indent=1))
+        write.write_text(json.dumps(to_freeze(found), indent=1))
     raise SystemExit(bool(wrong) or any("error" in parts for each in found.values() for parts in each.values()))
+
+
+def to_freeze(found: Mapping[str, Mapping[str, dict[str, str]]]) -> dict[str, dict[str, str]]:
+    """Return the digests of each configuration for a file, those of the first way.
+
+    Raises:
+        UsageError: a run failed.
+    """
+    for name, each in found.items():
+        if error := next((parts["error"] for parts in each.values() if "error" in parts), None):
+            raise click.UsageError(f"--write: must be of runs that end, and {name!r} raised {error}; correct it first")
+    return {name: next(iter(each.values())) for name, each in found.items()}
 
 
 if __name__ == "__main__":

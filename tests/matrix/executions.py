@@ -12,9 +12,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-from safetensors.numpy import load_file
 
 import raysim
 from algorithms.names import ALGORITHMS
@@ -25,6 +23,7 @@ from raysim.simulation.stop import Stop
 from raysim.store.location import RunLocation
 from raysim.store.summary import read_summary
 from raysim.watching.progress import Watcher
+from tests.kit.runs import timeless
 from tests.matrix.configurations import CONFIGURATIONS, UNASKED
 
 UNLIKE = ("algorithm", "seconds", "machine_traffic")
@@ -139,9 +138,9 @@ def resumed(name: str, folder: Path) -> list[str]:
     return differing({"inline": digests(whole), "copy": _resumed(copy, config["rounds"])})
 
 
-def differing(digests: Mapping[str, Mapping[str, str]], frozen: Mapping[str, str] = {}) -> list[str]:
+def differing(digests: Mapping[str, Mapping[str, str]], frozen: Mapping[str, str] | None = None) -> list[str]:
     """Return what differs between the ways to run a configuration, or from the frozen digests of it."""
-    expected = frozen or next(iter(digests.values()))
+    expected = next(iter(digests.values())) if frozen is None else frozen
     return [
         f"{way}: {part}"
         for way, found in digests.items()
@@ -187,15 +186,11 @@ def digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of what a run left: its models, its tables, its summary, and the names of its files."""
     (algorithm,) = (path for path in folder.iterdir() if path.name in ALGORITHMS)
     found = {"files": _sha256(sorted(path.name for path in algorithm.iterdir()))}
-    for name in ("model", "personal"):
-        path = algorithm / f"{name}.safetensors"
-        if path.exists():
-            found[name] = _sha256(sorted((key, each.tobytes()) for key, each in load_file(path).items()))
-    for name in ("metrics", "updates", "clients"):
-        table = pq.read_table(algorithm / f"{name}.parquet")
-        timeless = [column for column in table.column_names if not column.startswith(("seconds", "machine_"))]
+    for path in algorithm.glob("*.safetensors"):
+        found[path.stem] = sha256(path.read_bytes()).hexdigest()
+    for path in algorithm.glob("*.parquet"):
         # Compared as text, for an undefined number is equal to no other.
-        found[name] = _sha256(sorted(table.select(timeless).to_pydict().items()))
+        found[path.stem] = _sha256(sorted(timeless(path).items()))
     summary = read_summary(algorithm / "summary.json")
     found["summary"] = _sha256(sorted((key, value) for key, value in summary.items() if key not in UNLIKE))
     return found
