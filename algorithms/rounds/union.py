@@ -52,8 +52,9 @@ class UnionUpdate(Around):
             output = self.inner(replace(worker, data=data, low_rank=None), first, *values)
         except DivergedError as error:
             raise DivergedError(f"{self.name}, trained as {error}") from None
-        (stored,), personal = output.value.rows.personal, output.value.personal
-        if stored is not None and personal.total == 0:
-            # The next update begins with these entries, which count this one although it took no step.
-            personal.add(worker.personal.read(stored), 1.0)
+        personal = output.value.personal
+        for stored in output.value.rows.personal:  # at most one
+            if stored is not None and personal.total == 0:
+                # The next update begins with these entries, which count this one although it took no step.
+                personal.add(worker.personal.read(stored), 1.0)
         return output

@@ -41,7 +41,7 @@ def _blas_threads() -> list[int]:
 def test_linear_algebra_takes_one_thread_and_gets_its_others_back() -> None:
     with threadpool_limits(2, user_api="blas"):
         before, threads = _blas_threads(), torch.get_num_threads()
-        assert set(before) == {2}
+        assert 2 in before  # a library may have been built or loaded for one
         with settled(2):
             assert set(_blas_threads()) == {1} and torch.get_num_threads() == 2
         assert _blas_threads() == before and torch.get_num_threads() == threads
