@@ -32,7 +32,7 @@ def settled(threads: int) -> Iterator[None]:
     Contexts of several threads must not overlap: the settings are those of the process.
     """
     with threadpool_limits(1, user_api="blas"), restored(), torch.inference_mode(mode=False):
-        settle(threads)
+        _settle_torch(threads)
         yield
 
 
@@ -43,6 +43,10 @@ def settle(threads: int) -> None:
     several it may hang, because Ray forks while it starts, and OpenBLAS ends its threads at a fork.
     """
     threadpool_limits(1, user_api="blas")
+    _settle_torch(threads)
+
+
+def _settle_torch(threads: int) -> None:
     torch.set_num_threads(threads)
     # use_deterministic_algorithms(True) does the same, but imports torch's compiler, which takes seconds.
     torch.set_deterministic_debug_mode("error")
