@@ -147,7 +147,7 @@ def _facts(data: str, label: str | None) -> Facts:
     if path.is_dir() and (path / MANIFEST).is_file():
         few = Population.open(path).manifest.counts.clients <= FEW_CLIENTS
         return Facts({"population": str(path)}, "clients made earlier", "mlp", few=few, made=True, test=True)
-    if path.is_dir() and (tables := _tables(path)):
+    if path.is_dir() and (tables := tables_in(path)):
         train = [table for table in tables if not TEST.search(str(table.relative_to(path)))] or tables
         facts = _of_table(_together(train), str(path), label)
         dataset = f"{HUB}{path if path.is_absolute() else f'./{path}'}"
@@ -182,12 +182,6 @@ def _facts(data: str, label: str | None) -> Facts:
         text=known.label if known.label == TEXT else "",
         label=known.label != TEXT,
     )
-
-
-def _tables(folder: Path) -> list[Path]:
-    """Return the tables of a folder, or else those of its folders if there is nothing else in these."""
-    nested = sorted(folder.glob("[!.]*/*"))
-    return tables_in(folder) or (nested if all(each.suffix == ".parquet" for each in nested) else [])
 
 
 def _together(tables: Sequence[Path]) -> Source:

@@ -92,8 +92,12 @@ class ColumnFacts:
                 self.values.update(values)
                 self.counted += len(column) - missing_rows(column)
             if is_owner:
-                hashes = b"".join(blake2b(str(each).encode(), digest_size=8).digest() for each in values)
-                self.least = np.union1d(self.least, np.frombuffer(hashes, np.uint64))[:MOST_DISTINCT]
+                joined = b"".join(blake2b(str(each).encode(), digest_size=8).digest() for each in values)
+                hashes = np.frombuffer(joined, np.uint64)
+                if len(self.least) == MOST_DISTINCT:
+                    hashes = hashes[hashes < self.least[-1]]  # few, so that most batches need no sorting
+                if len(hashes):
+                    self.least = np.union1d(self.least, hashes)[:MOST_DISTINCT]
             self.dates = self.dates and self.is_text and not wrong_date(column)
 
     @property

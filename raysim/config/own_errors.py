@@ -14,7 +14,7 @@ from raysim.config.own import file_of, modules_of
 FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
 """A line of a traceback that names a place."""
 
-UNORDERED = re.compile(r"(\w+) does not have a deterministic implementation")
+UNORDERED = re.compile(r"^(.+?) does not have a deterministic implementation", re.MULTILINE)
 """Part of torch's error for an operation whose result on a GPU depends on the order of threads."""
 
 FROZEN = "; keep values in the memory, or in context.state, and not on the object"
@@ -54,8 +54,9 @@ def describe_unordered(error: BaseException) -> str:
     if (found := UNORDERED.search(str(error))) is None:
         return ""
     return (
-        f"the model or the loss uses {found[1]}: must be deterministic, and has no such implementation on a GPU; use "
-        "another layer, such as raysim.models.networks.WindowMean for an adaptive pool, or set fleet.gpus_per_actor = 0"
+        f"the model or the loss uses {found[1]}: must be deterministic, and has no such implementation here; use "
+        "another layer, such as raysim.models.networks.WindowMean for an adaptive pool, or, on a GPU, set "
+        "fleet.gpus_per_actor = 0"
     )
 
 

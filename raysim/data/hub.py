@@ -21,6 +21,7 @@ from raysim.common.hub import LONGEST, check_data_folder, is_inside, own_places,
 from raysim.common.log import LOG
 from raysim.data.catalogue import HUB
 from raysim.data.features import LABEL
+from raysim.data.folders import SUFFIXES
 
 FORM = re.compile(r"(?P<name>[./~][^:@]*|[\w.-]+/[\w.-]+)(:(?P<config>[^:@/]+))?(@(?P<revision>[^:@]+))?", re.ASCII)
 
@@ -87,11 +88,20 @@ def by_features(tables: Tables, label: str | None, others: Collection[str], wher
 
 
 def tables_in(folder: Path) -> list[Path]:
-    """Return the Parquet files of a folder where the hub keeps them, or else its CSV files if it has no folders."""
+    """Return the Parquet files of a folder where the hub keeps them, or else its CSV files if it has no folders.
+
+    Beside a folder `train`, tables may lie in a folder each.
+    """
     patterns = ["*.parquet", "data/*.parquet"]
     if not any(each.is_dir() for each in folder.glob("[!.]*")):  # beside images by class, a CSV file is no data set
         patterns.append("*.csv")
-    return next((found for pattern in patterns if (found := sorted(folder.glob(pattern)))), [])
+    found = next((found for pattern in patterns if (found := sorted(folder.glob(pattern)))), [])
+    if found or not (folder / TRAIN).is_dir():
+        return found
+    nested = sorted(each for each in folder.glob("[!.]*/[!._]*") if each.is_file())
+    if any(each.suffix.lower() in SUFFIXES for each in nested):
+        return []
+    return [each for each in nested if each.suffix == ".parquet"]
 
 
 def _load(dataset: str, name: str, config: str | None, revision: str | None, cache: str | None) -> Mapping[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from algorithms import Algorithm, Census, Fleet, Option, Privacy, State, Topology
 from algorithms.core.returned import Returned, encodes, is_own, name_of, names_of
@@ -14,7 +14,7 @@ from algorithms.parts.ordering import engine_kind
 from algorithms.parts.rule_columns import RuleColumns
 from partitioning.common.text import printable
 from raysim.common.errors import InputError
-from raysim.common.names import EDGES, RESULTS
+from raysim.common.names import EDGES, LONGEST, NAME, RESULTS
 from raysim.fleet.traffic import TRAFFIC
 from raysim.store.participation import BYTES, OUTCOMES
 from raysim.watching.stopwatch import ROUND_STAGES
@@ -142,18 +142,31 @@ def tables_of(options: Iterable[Option], state: State, fleet: Fleet) -> tuple[di
     left_out = list[str]()
     for option in options:
         inherited = EDGES if isinstance(option, Topology) else None
-        for name, columns in option.tables(state, fleet).items():
+        given: Any = option.tables(state, fleet)
+        if not isinstance(given, Mapping):
+            left_out.append(
+                f"option {option}: `tables` must return tables by name, and returns a {type(given).__name__}"
+            )
+            continue
+        for name, columns in given.items():
             file, taken = f"{name}.parquet", {each.casefold() for each in (*RESULTS, *tables) if each != inherited}
-            if not encodes(name) or Path(file).name != file or "\0" in file or file.casefold() in taken:
-                reason = "its name must be new, and that of a file in a folder"
+            if not _names_file(name) or file.casefold() in taken:
+                reason = "its name must be new, and of letters, digits, spaces and _"
             else:
                 try:
-                    tables[file] = pa.table(dict(columns))
+                    table = pa.table(dict(columns))
+                    pq.write_table(table, pa.BufferOutputStream())
+                except Exception as error:  # a user's own values may raise anything
+                    reason = f"it must have columns of one length that Parquet can hold ({printable(str(error))})"
+                else:
+                    tables[file] = table
                     continue
-                except (TypeError, ValueError, pa.ArrowException) as error:
-                    reason = f"it must have columns of one length that Arrow can hold ({printable(str(error))})"
             left_out.append(f"option {option}: table {name!a} of `tables` is left out: {reason}")
     return tables, left_out
+
+
+def _names_file(name: Any) -> bool:
+    return encodes(name) and NAME.fullmatch(name.replace(" ", "_")) is not None and len(name.encode()) <= LONGEST
 
 
 def _fact(own: Returned, name: str, values: Any, count: int) -> pa.Array:
