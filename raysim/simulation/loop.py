@@ -31,13 +31,11 @@ def run_rounds(plan: WorkerPlan, fleet: RunFleet, records: Records, state: State
                         with plan.keyed(Purpose.OWN_RECORD, state.round):
                             records.write()
                         state = pending.finish()
-                    with plan.keyed(Purpose.OWN_VIEWS, state.round):
-                        records.add(state)
+                    records.add(state)
                 with plan.keyed(Purpose.OWN_RECORD, state.round):
                     return records.write() if state.round >= records.progress.last else records.stop()
             except ModelsLostError as error:
-                with plan.keyed(Purpose.OWN_VIEWS, state.round):
-                    back = records.restart()
+                back = records.restart()
                 losses, since = losses + 1 if back.round == since else 1, back.round
                 if losses > REPEATS:
                     raise lost_again(f"round {state.round + 1}", error) from error

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from algorithms import RoundReport, State
+from algorithms import Purpose, RoundReport, State
 from partitioning.common.errors import excerpt
 from raysim.common.errors import StoppedError
 from raysim.common.log import LOG
@@ -55,7 +55,8 @@ class Records:
         self.name, self.progress = files.path.name, snapshot.progress
         self._fleet, self._files, self._watcher, self._targets = fleet, files, watcher, plan.targets
         algorithm = plan.algorithms[self.name]
-        self._algorithm, self._rounds = algorithm.workers.algorithm, snapshot.state.rounds or 0
+        self._workers, self._rounds = algorithm.workers, snapshot.state.rounds or 0
+        self._algorithm = algorithm.workers.algorithm
         evaluate, self._options = plan.experiment.evaluate, algorithm.table.options
         self._every, self._selection = evaluate.interval(self._rounds), evaluate.selection
         self._twins = twins_of(evaluate.measures, snapshot.state, plan.targets)
@@ -171,7 +172,8 @@ class Records:
         """Begin the evaluation, if it is due, and the twins' rounds."""
         started = time.perf_counter()
         if done.is_evaluated:
-            done.evaluation = Evaluation(done.state, self._algorithm, self._fleet, self._targets)
+            with self._workers.keyed(Purpose.OWN_VIEWS, done.state.round):
+                done.evaluation = Evaluation(done.state, self._algorithm, self._fleet, self._targets)
         for twin in self._twins:
             twin.begin(done.state, self._algorithm, self._fleet)
         done.row["seconds_evaluate"] = time.perf_counter() - started

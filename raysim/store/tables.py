@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -136,37 +136,38 @@ def client_facts(options: Iterable[Option], census: Census, seed: int) -> pa.Rec
 def tables_of(options: Iterable[Option], state: State, fleet: Fleet) -> tuple[dict[str, pa.Table], list[str]]:
     """Return the tables of some options after a run, by the names of their files, and a text for each one left out.
 
-    A table that cannot be written beside the others is left out and not refused, because the run is done.
+    A user's own table that cannot be written beside the others is left out and not refused, because the run is done.
     """
     tables: dict[str, pa.Table] = {}
     left_out = list[str]()
     for option in options:
-        inherited = EDGES if isinstance(option, Topology) else None
         given: Any = option.tables(state, fleet)
+        if not is_own(option):
+            tables |= {f"{name}.parquet": pa.table(dict(columns)) for name, columns in given.items()}
+            continue
         if not isinstance(given, Mapping):
             left_out.append(
                 f"option {option}: `tables` must return tables by name, and returns a {type(given).__name__}"
             )
             continue
+        inherited = {EDGES} if isinstance(option, Topology) else set()
         for name, columns in given.items():
-            file, taken = f"{name}.parquet", {each.casefold() for each in (*RESULTS, *tables) if each != inherited}
-            if not _names_file(name) or file.casefold() in taken:
-                reason = "its name must be new, and of letters, digits, spaces and _"
-            else:
-                try:
-                    table = pa.table(dict(columns))
-                    pq.write_table(table, pa.BufferOutputStream())
-                except Exception as error:  # a user's own values may raise anything
-                    reason = f"it must have columns of one length that Parquet can hold ({printable(str(error))})"
-                else:
-                    tables[file] = table
-                    continue
-            left_out.append(f"option {option}: table {name!a} of `tables` is left out: {reason}")
+            try:
+                tables[f"{name}.parquet"] = _own_table(name, columns, {*RESULTS, *tables} - inherited)
+            except Exception as error:  # a user's own values may raise anything
+                reason = printable(" ".join(str(error).split()))
+                left_out.append(f"option {option}: table {name!a} of `tables` is left out: {reason}")
     return tables, left_out
 
 
-def _names_file(name: Any) -> bool:
-    return encodes(name) and NAME.fullmatch(name.replace(" ", "_")) is not None and len(name.encode()) <= LONGEST
+def _own_table(name: Any, columns: Any, taken: Collection[str]) -> pa.Table:
+    """Return a user's own table; raise an error if it cannot be written."""
+    is_file = encodes(name) and NAME.fullmatch(name.replace(" ", "_")) and len(name.encode()) <= LONGEST
+    if not is_file or f"{name}.parquet".casefold() in map(str.casefold, taken):
+        raise ValueError("its name must be new, and of letters, digits, spaces and _")
+    table = pa.table(dict(columns))
+    pq.write_table(table, pa.BufferOutputStream())
+    return table
 
 
 def _fact(own: Returned, name: str, values: Any, count: int) -> pa.Array:
