@@ -39,6 +39,9 @@ def rewrite(
         rows_at_once: rows of consecutive clients after which the next one is converted in another call. By default
             each client is converted alone.
         progress: callback with the clients written so far and their number.
+
+    Raises:
+        InputError: the folder is in use, or `convert` drops a column that must stay, or rows.
     """
     if rows_at_once < 1:
         raise InputError(f"rows_at_once = {rows_at_once}: must be at least 1; set 1")
@@ -48,25 +51,8 @@ def rewrite(
     if lacking := {manifest.label, manifest.class_column} - set(names):
         raise InputError(f"convert drops {listing(sorted(lacking))}: must keep the columns of labels and classes")
     with write_folder(folder) as draft:
-        measured = [] if population.moments is None else [name for name in population.moments.columns if name in names]
         changed: set[str] = set()
-
-        def converted() -> Iterator[pa.RecordBatch]:
-            for client, end in client_runs(population.sizes, rows_at_once):
-                parts = [population.batch(each) for each in range(client, end)]
-                batch = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-                made = convert(batch, f"client {client}" if len(parts) == 1 else f"clients {client} to {end - 1}")
-                if made.num_rows != batch.num_rows:
-                    raise InputError(
-                        f"convert returns {made.num_rows} rows for {batch.num_rows}: must keep all; correct it"
-                    )
-                changed.update(name for name in measured if not made.column(name).equals(batch.column(name)))
-                bounds = accumulate((part.num_rows for part in parts[:-1]), initial=0)
-                for part, start in zip(parts, bounds, strict=True):
-                    # A copy: Arrow would write the next client's values behind those of a slice.
-                    yield made if len(parts) == 1 else pa.concat_batches([made.slice(start, part.num_rows)])
-
-        batches = reported(converted(), len(population), progress)
+        batches = reported(_converted(population, convert, rows_at_once, changed), len(population), progress)
         shards, clients = write_clients(draft, first.schema, batches, population.table)
         moments = None if changed else manifest.moments
         for table in (manifest.rows, moments):
@@ -87,6 +73,31 @@ def rewrite(
     return Population.open(folder)
 
 
+def _converted(population: Population, convert: Convert, rows: int, changed: set[str]) -> Iterator[pa.RecordBatch]:
+    """Yield each client's converted batch; add the columns with moments whose values are others to `changed`."""
+    measured = () if population.moments is None else population.moments.columns
+    for client, end in client_runs(population.sizes, rows):
+        parts = [population.batch(each) for each in range(client, end)]
+        batch = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        made = _whole(convert, batch, f"client {client}" if len(parts) == 1 else f"clients {client} to {end - 1}")
+        kept = (name for name in measured if name in made.schema.names)
+        changed.update(name for name in kept if not made.column(name).equals(batch.column(name)))
+        bounds = accumulate((part.num_rows for part in parts[:-1]), initial=0)
+        for part, start in zip(parts, bounds, strict=True):
+            # A copy: Arrow would write the next client's values behind those of a slice.
+            yield made if len(parts) == 1 else pa.concat_batches([made.slice(start, part.num_rows)])
+
+
+def _whole(convert: Convert, batch: pa.RecordBatch, owner: str) -> pa.RecordBatch:
+    """Convert a batch; raise InputError if rows are missing."""
+    made = convert(batch, owner)
+    if made.num_rows != batch.num_rows:
+        raise InputError(
+            f"convert returns {made.num_rows} rows for {batch.num_rows} of {owner}: must keep all; correct it"
+        )
+    return made
+
+
 def client_runs(sizes: Integers, rows: int) -> Iterator[tuple[int, int]]:
     """Yield the first client and the end of each run of clients, whose rows are at most `rows` beside one client's."""
     run = np.cumsum(np.maximum(sizes, 1)) // rows
@@ -96,4 +107,4 @@ def client_runs(sizes: Integers, rows: int) -> Iterator[tuple[int, int]]:
 def _slices(population: Population, name: str | None, convert: Convert) -> Iterator[pa.RecordBatch]:
     domain = "" if name is None else f" of {name!r}"
     for number in range(len(population.slices_of(name))):
-        yield convert(population.test_batch(number, name), f"test slice {number}{domain}")
+        yield _whole(convert, population.test_batch(number, name), f"test slice {number}{domain}")

@@ -34,7 +34,6 @@ FILES = (MANIFEST, CLIENTS, ROWS, MOMENTS, "shard-*.arrow", "test.arrow", "test-
 
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{8}\.draft")
 
-
 _UNUSABLE = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EACCES, errno.EPERM)  # of a place for a folder
 
 TEST_ROWS = 1024
