@@ -51,9 +51,10 @@ def read_hub(dataset: str, root: str | None, label: str | None) -> Tables:
         name = str(folder)
     parts = _load(dataset, name, form["config"], form["revision"], cache)
     if TRAIN not in parts:
+        by_name = "begin the names of its files with train, " if name[0] == "/" else ""
         raise InputError(
-            f"{dataset} has no split 'train', but {', '.join(map(repr, parts))}: name a configuration that has one, or "
-            "give a split from Python"
+            f"{dataset} has no split 'train', but {', '.join(map(repr, parts))}: {by_name}name a configuration that "
+            "has one, or give a split from Python"
         )
     return tables_of(parts, label or LABEL)
 
@@ -90,18 +91,18 @@ def by_features(tables: Tables, label: str | None, others: Collection[str], wher
 def tables_in(folder: Path) -> list[Path]:
     """Return the Parquet files of a folder where the hub keeps them, or else its CSV files if it has no folders.
 
-    Beside a folder `train`, tables may lie in a folder each.
+    A folder `train`, here or in `data`, and those beside it may also hold Parquet files, if they hold no image.
     """
     patterns = ["*.parquet", "data/*.parquet"]
     if not any(each.is_dir() for each in folder.glob("[!.]*")):  # beside images by class, a CSV file is no data set
         patterns.append("*.csv")
     found = next((found for pattern in patterns if (found := sorted(folder.glob(pattern)))), [])
-    if found or not (folder / TRAIN).is_dir():
+    base = next((each for each in (folder, folder / "data") if (each / TRAIN).is_dir()), None)
+    if found or base is None:
         return found
-    nested = sorted(each for each in folder.glob("[!.]*/[!._]*") if each.is_file())
-    if any(each.suffix.lower() in SUFFIXES for each in nested):
-        return []
-    return [each for each in nested if each.suffix == ".parquet"]
+    nested = sorted(each for each in base.glob("[!.]*/[!._]*") if each.is_file())
+    has_images = any(each.suffix.lower() in SUFFIXES for each in nested)
+    return [each for each in nested if each.suffix == ".parquet" and not has_images]
 
 
 def _load(dataset: str, name: str, config: str | None, revision: str | None, cache: str | None) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from partitioning import InputError
 from raysim.common import distribution
 from raysim.config.data import data_of
 from raysim.data.catalogue import HUB
-from raysim.data.hub import by_features, read_hub
+from raysim.data.hub import by_features, read_hub, tables_in
 from raysim.data.memory import HeldData
 from raysim.data.sources import load
 
@@ -169,6 +169,27 @@ def test_only_paths_of_a_folder_are_made_absolute(tmp_path: Path, monkeypatch: p
     assert data_of({"dataset": "hf:./insects"}).root == str(tmp_path)
     assert data_of({"dataset": "hf:owner/insects"}).root is None
     assert data_of({"dataset": "digits", "test": "hf:./insects"}).test == f"{HUB}{tmp_path / 'insects'}"
+
+
+@pytest.mark.parametrize(
+    ("files", "tables"),
+    [
+        (
+            ["train/a.parquet", "test/b.parquet", "train/.DS_Store", "train/_SUCCESS", "README.md"],
+            ["test/b", "train/a"],
+        ),
+        (["data/train/a.parquet", "data/test/b.parquet", "README.md"], ["data/test/b", "data/train/a"]),
+        (["a.parquet", "train/b.parquet"], ["a"]),
+        (["train/cat.png", "train/a.parquet"], []),
+        (["cats/1.png", "cats/index.parquet", ".cache/x.parquet"], []),
+        (["fedavg/metrics.parquet"], []),
+    ],
+)
+def test_tables_lie_beside_a_folder_train_or_above(files: list[str], tables: list[str], tmp_path: Path) -> None:
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    assert [str(path.relative_to(tmp_path).with_suffix("")) for path in tables_in(tmp_path)] == tables
 
 
 def test_without_a_network_the_cache_is_read(folder: Path, tmp_path: Path) -> None:
