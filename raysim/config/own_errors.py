@@ -14,8 +14,8 @@ from raysim.config.own import file_of, modules_of
 FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
 """A line of a traceback that names a place."""
 
-UNORDERED = re.compile(r"^(.+?) does not have a deterministic implementation", re.MULTILINE)
-"""Part of torch's error for an operation whose result on a GPU depends on the order of threads."""
+UNORDERED = re.compile(r"^(?:\w+: )?(.+?) does not have a deterministic implementation", re.MULTILINE)
+"""Part of torch's error for an operation whose result depends on the order of threads."""
 
 FROZEN = "; keep values in the memory, or in context.state, and not on the object"
 """Remedy for code that sets an attribute of a frozen dataclass."""
@@ -41,22 +41,21 @@ def describe_error(error: BaseException, names: Iterable[str], handled: BaseExce
         return ""
     cause = getattr(error, "cause", None) or error  # Ray wraps the error of an actor.
     file, place, line, function = frames[-1]
-    text = " ".join(str(cause).split())
+    text = describe_unordered(cause) or " ".join(str(cause).split())[:200]
     remedy = _late_import(cause, Path(file)) or (FROZEN if isinstance(cause, FrozenInstanceError) else "")
-    return f"{type(cause).__name__}: {text[:200]} ({place}, line {line}, in {function}){remedy}"
+    return f"{type(cause).__name__}: {text} ({place}, line {line}, in {function}){remedy}"
 
 
 def describe_unordered(error: BaseException) -> str:
     """Return the error of an operation without a deterministic implementation in one line; "" for other errors.
 
-    A layer's gradient raises it inside autograd, so that no frame of the user's own code is in its traceback.
+    A layer's gradient raises it inside autograd, where no frame of the user's own code may be in its traceback.
     """
     if (found := UNORDERED.search(str(error))) is None:
         return ""
     return (
-        f"the model or the loss uses {found[1]}: must be deterministic, and has no such implementation here; use "
-        "another layer, such as raysim.models.networks.WindowMean for an adaptive pool, or, on a GPU, set "
-        "fleet.gpus_per_actor = 0"
+        f"operation {found[1]}: must be deterministic, and has no such implementation here; use another one, such as "
+        "raysim.models.networks.WindowMean for an adaptive pool, or, on a GPU, set fleet.gpus_per_actor = 0"
     )
 
 

@@ -131,7 +131,8 @@ class ModelPlan:
             torch.autograd.backward(loss)
             duty = "take outputs of float64, which an evaluation gives it"
             remedy = "convert its other tensors to the type of the outputs, as W.to(outputs)"
-            local.loss.sums(outputs.detach().double(), labels)
+            with torch.no_grad():
+                local.loss.sums(outputs.detach().double(), labels)
         except AlgorithmInputError:
             raise
         except Exception as error:  # A user's own loss may raise anything.

@@ -127,10 +127,10 @@ def name_user_code(experiment: Experiment, log: Path) -> Iterator[None]:
     except (*COMPLETE_ERRORS, KeyboardInterrupt):
         raise
     except BaseException as error:
-        if text := describe_unordered(error):
-            raise InputError(text) from error
         if text := describe_error(error, experiment.named, handled):
             raise OwnCodeError(f"your own code raised {text}; see {log}") from error
+        if text := describe_unordered(error):
+            raise InputError(text) from error
         raise
 
 

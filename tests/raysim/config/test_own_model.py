@@ -16,6 +16,7 @@ from safetensors.numpy import load_file, save_file
 import raysim
 from raysim.common.errors import InputError, OwnCodeError
 from raysim.config.experiment import Experiment
+from raysim.config.own_errors import describe_unordered
 from tests.kit.runs import quick_run
 
 MODULE = """
@@ -267,11 +268,17 @@ def test_draws_from_numpy_and_python_have_the_update_s_key(folder: Path) -> None
     assert np.array_equal(state, np.random.get_state()[1]) and drawn != random.random()  # type: ignore[index]  # noqa: NPY002
 
 
-def test_a_layer_that_is_not_deterministic_on_a_gpu_is_named(folder: Path) -> None:
-    """As on a GPU, where torch raises it in place of the layer's gradient."""
+def test_a_layer_that_is_not_deterministic_is_named(folder: Path) -> None:
+    # On a GPU torch raises it in place of the layer's gradient, without a frame of the user's.
+    error = RuntimeError("median CUDA with indices output does not have a deterministic implementation, but you set")
+    assert describe_unordered(error).startswith("operation median CUDA with indices output: must be deterministic")
+    assert not describe_unordered(RuntimeError("no such operation"))
     file = folder / "experiment.toml"
     file.write_text(tomli_w.dumps({**BASE, "model": {"name": "own_model:Unordered"}}))
-    with pytest.raises(InputError, match=r"^[^\n]* uses adaptive_avg_pool2d_backward_cuda: must .*; use .*WindowMean "):
+    with pytest.raises(
+        OwnCodeError,
+        match=r"^[^\n]*: operation adaptive_avg_pool2d_backward_cuda: must [^\n]*WindowMean [^\n]*in backward",
+    ):
         raysim.run(file, folder / "run", inline=True)
 
 

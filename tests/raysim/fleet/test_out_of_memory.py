@@ -27,6 +27,7 @@ from algorithms.core.fleet import Around
 from algorithms.options.exchange import AfterCommonStep
 from algorithms.options.gathered import Gathered
 from algorithms.options.measures import Compared
+from algorithms.parts.client_update import round_of
 from algorithms.rounds.asynchronous import ReturnedUpdates
 from algorithms.rounds.gossip import SentModels
 from algorithms.rounds.sizes import AtSize
@@ -37,7 +38,7 @@ from raysim.common.errors import OutOfMemoryError, of_algorithm
 from raysim.data.sources import load
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.fleet.model_plan import ModelPlan
-from raysim.fleet.out_of_memory import is_out_of_memory, models_fit, round_of
+from raysim.fleet.out_of_memory import is_out_of_memory, models_fit
 from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.models.build import MODELS, ModelBuilder
