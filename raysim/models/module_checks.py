@@ -3,9 +3,11 @@
 import os
 from collections.abc import Callable
 from copy import deepcopy
+from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from algorithms.training.forked import forked
 from raysim.common.errors import InputError
@@ -17,6 +19,16 @@ TRIAL_SEED = 1
 
 UNCHANGED = "leave its samples unchanged, because later passes read them again, and changes them in place"
 """Duty of a module that writes into its samples."""
+
+
+class _WithoutDraws(TorchFunctionMode):
+    """Context that draws no initial weights: for tensors without memory, `normal_` imports PyTorch's compiler."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        keys = kwargs or {}
+        if function.__name__.endswith("normal_"):
+            return args[0] if args else keys["tensor"]
+        return function(*args, **keys)
 
 
 def check_size(name: str, make: Callable[[], nn.Module]) -> None:
@@ -31,7 +43,7 @@ def check_size(name: str, make: Callable[[], nn.Module]) -> None:
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), _WithoutDraws():
             numbers = sum(each.numel() for each in make().state_dict().values())
     except RuntimeError as error:  # the number of bytes overflows
         raise InputError(

@@ -10,7 +10,9 @@ import sys
 import torch
 from torch.func import grad_and_value, vmap
 from algorithms.training.compiler import left_out, take_step
+from raysim.models.build import build
 
+build("resnet20", shape=(3, 8, 8), classes=2, seed=0)
 weight = torch.ones(3)
 optimiser = torch.optim.AdamW([weight], lr=0.5)
 with left_out():
