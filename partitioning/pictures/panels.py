@@ -192,10 +192,13 @@ def class_colours(classes: int) -> "ListedColormap":
 
 
 def _stack(axes: "Axes", shares: Floats, edges: Integers, colours: "ListedColormap") -> None:
-    # Draw from the whole stack down, each class over the previous one, so that no seams show.
+    from matplotlib.patches import StepPatch
+
+    # Draw from the whole stack down, each class over the previous one, so that no seams show. `axes.stairs` would look
+    # for the limits, which are known, at every corner.
     tops = np.cumsum(shares, axis=1)
     for label in reversed(range(shares.shape[1])):
-        axes.stairs(tops[:, label], edges, fill=True, color=colours(label), linewidth=0)
+        axes.add_artist(StepPatch(tops[:, label], edges, fill=True, facecolor=colours(label), linewidth=0))
     if len(shares) <= _MOST_SEPARATED:
         axes.vlines(edges[1:-1], 0, 1, color="white", linewidth=min(4.0, 60 / len(shares)))
     axes.set_xlim(0, edges[-1])
