@@ -61,14 +61,15 @@ def test_what_sends_nothing_or_has_no_order_refuses_a_chain(name: str, chain: st
 
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if any((name, chain) not in REFUSED for chain in CHAINS)])
 def test_every_algorithm_with_each_chain(name: str, federation: Federation) -> None:
+    """The last chain that it takes is stacked too; with FedAvg, `test_executions_agree` stacks every chain."""
     model, algorithm = "cnn with batch norm", named(name, SOME, LOCAL)
-    plain, _ = simulate(federation, algorithm, model, "sequential", "fp64", 2)
+    found = [simulate(federation, algorithm, model, "sequential", "fp64", 2)[0]]
     for uplink in (CHAINS[chain] for chain in CHAINS if (name, chain) not in REFUSED):
-        first, _ = simulate(federation, algorithm.having(uplink), model, "sequential", "fp64", 2)
-        stacked, _ = simulate(federation, algorithm.having(uplink), model, "vectorised", "fp64", 2)
-        for one, other in ((first.model, stacked.model), (first.average, stacked.average)):
-            np.testing.assert_allclose(other.floats, one.floats, rtol=1e-9, atol=1e-9)
-        assert np.isfinite(first.model.floats).all() and not same(first.model, plain.model)
+        found.append(simulate(federation, algorithm.having(uplink), model, "sequential", "fp64", 2)[0])
+        assert np.isfinite(found[-1].model.floats).all() and not same(found[-1].model, found[0].model)
+    stacked, _ = simulate(federation, algorithm.having(uplink), model, "vectorised", "fp64", 2)
+    for one, other in ((found[-1].model, stacked.model), (found[-1].average, stacked.average)):
+        np.testing.assert_allclose(other.floats, one.floats, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("uplink", [*CHAINS.values(), Uplink((Sign(),), feedback=True)])
