@@ -21,7 +21,7 @@ UNCHANGED = "leave its samples unchanged, because later passes read them again, 
 """Duty of a module that writes into its samples."""
 
 
-class _WithoutDraws(TorchFunctionMode):
+class WithoutDraws(TorchFunctionMode):
     """Context that draws no initial weights: for tensors without memory, `normal_` imports PyTorch's compiler."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -43,7 +43,7 @@ def check_size(name: str, make: Callable[[], nn.Module]) -> None:
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
-        with torch.device("meta"), _WithoutDraws():
+        with torch.device("meta"), WithoutDraws():
             numbers = sum(each.numel() for each in make().state_dict().values())
     except RuntimeError as error:  # the number of bytes overflows
         raise InputError(
