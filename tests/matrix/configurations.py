@@ -332,9 +332,13 @@ BY_ALGORITHM = {**{name: experiment(name) for name in ALGORITHMS}, **_tuned()}
 CONFIGURATIONS = {**BY_ALGORITHM, **OPTIONS, **PAIRS}
 """Experiments by name."""
 
-UNASKED = frozenset([*_tuned(), *list(OPTIONS)[::2], *list(PAIRS)[::2]])
-"""Configurations that an error ends before they are resumed, or of which a copy amid the run is; others are asked to
-stop."""
+ASKED = (
+    *("until a target", "redrawn gossip", "ifca by an own rule", "edges with devices", "levels compressed"),
+    *("feedback and downlink", "fedmmb with dropout", "twins of radfed"),
+    *("fedasync of vanishing clients", "radfed of vanishing clients"),
+)
+"""Configurations that are asked to stop, some of each kind of round. Of the others, a copy amid the run is resumed,
+which takes fewer rounds, or an error ends them."""
 
 ON_TWO_ACTORS = (
     "fedavg",

@@ -24,7 +24,7 @@ from raysim.store.location import RunLocation
 from raysim.store.summary import read_summary
 from raysim.watching.progress import Watcher
 from tests.kit.runs import timeless
-from tests.matrix.configurations import CONFIGURATIONS, UNASKED
+from tests.matrix.configurations import ASKED, CONFIGURATIONS
 
 UNLIKE = ("algorithm", "seconds", "machine_traffic")
 """Keys of a summary that may differ between ways, or with the text of the code."""
@@ -110,7 +110,7 @@ def run_as(way: str, name: str, folder: Path, fleet: raysim.Actors | None = None
         gpus: part of a GPU that each of them has.
     """
     if way == "stopped":
-        return _run_stopped(CONFIGURATIONS[name], folder, name in UNASKED)
+        return _run_stopped(CONFIGURATIONS[name], folder, name not in ASKED)
     if way == "killed":
         return _run_killed(name, folder)
     options = RunOptions(inline=fleet is None, fleet=fleet)
@@ -124,9 +124,9 @@ def run_as(way: str, name: str, folder: Path, fleet: raysim.Actors | None = None
 def resumed(name: str, folder: Path) -> list[str]:
     """Return the difference between a configuration's run and the same run resumed.
 
-    The resumed run is a copy made amid the first one, or in half of the options a run that was asked to stop.
+    The resumed run is a copy made amid the first one, or a run that was asked to stop.
     """
-    if name not in UNASKED:
+    if name in ASKED:
         return differing({way: run_as(way, name, folder / way) for way in ("inline", "stopped")})
     config, whole, copy = CONFIGURATIONS[name], folder / "inline", folder / "copy"
     between = config["algorithm"].get("aggregate_every", 1)
