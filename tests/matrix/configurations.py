@@ -337,8 +337,8 @@ ASKED = (
     *("feedback and downlink", "fedmmb with dropout", "twins of radfed"),
     *("fedasync of vanishing clients", "radfed of vanishing clients"),
 )
-"""Configurations that are asked to stop, some of each kind of round. Of the others, a copy amid the run is resumed,
-which takes fewer rounds, or an error ends them."""
+"""Configurations that are asked to stop, some of each kind of round; of others, a copy amid the run is resumed, which
+takes fewer rounds."""
 
 ON_TWO_ACTORS = (
     "fedavg",

@@ -29,7 +29,7 @@ from tests.matrix.configurations import ASKED, CONFIGURATIONS
 UNLIKE = ("algorithm", "seconds", "machine_traffic")
 """Keys of a summary that may differ between ways, or with the text of the code."""
 
-STOPPED_AFTER, FAILED_AFTER = 2, 3
+STOPPED_AFTER, COPIED_AFTER = 2, 3
 
 ENDED_SECONDS = 120
 """Time that a process may take that is to be killed."""
@@ -39,15 +39,13 @@ FORKS.set_forkserver_preload(["tests.matrix.executions"])  # else every process 
 
 
 class Ending(Watcher):
-    """Watcher that ends a run after a round, by an error or by asking for it."""
+    """Watcher that asks a run to stop after a round."""
 
-    def __init__(self, stop: Stop, fails: bool) -> None:
-        self._stop, self._fails = stop, fails
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
 
     def round(self, round_number: int, metrics: dict[str, float]) -> None:
-        if self._fails and round_number == FAILED_AFTER:
-            raise ZeroDivisionError
-        self._stop.asked |= not self._fails and round_number >= STOPPED_AFTER
+        self._stop.asked |= round_number >= STOPPED_AFTER
 
 
 class Checkpointed(Watcher):
@@ -61,7 +59,7 @@ class Killing(Checkpointed):
     """Watcher that kills its process after the first round that finds a checkpoint."""
 
     def round(self, round_number: int, metrics: dict[str, float]) -> None:
-        if round_number >= FAILED_AFTER:
+        if round_number >= COPIED_AFTER:
             self.written.wait(ENDED_SECONDS)
         if self.written.is_set():
             os.kill(os.getpid(), signal.SIGKILL)
@@ -102,7 +100,7 @@ def run_as(way: str, name: str, folder: Path, fleet: raysim.Actors | None = None
     """Run a configuration without its report; return its digests.
 
     Args:
-        way: "inline"; "stopped", which is inline as well, ended between two rounds and resumed; "killed", in a process
+        way: "inline"; "stopped", which is inline as well, asked to stop and resumed; "killed", in a process
             of its own that is killed after a checkpoint, and resumed in this one; or any other name, on actors.
         name: of the configuration.
         folder: new folder of the run.
@@ -110,7 +108,7 @@ def run_as(way: str, name: str, folder: Path, fleet: raysim.Actors | None = None
         gpus: part of a GPU that each of them has.
     """
     if way == "stopped":
-        return _run_stopped(CONFIGURATIONS[name], folder, name not in ASKED)
+        return _run_stopped(CONFIGURATIONS[name], folder)
     if way == "killed":
         return _run_killed(name, folder)
     options = RunOptions(inline=fleet is None, fleet=fleet)
@@ -132,8 +130,8 @@ def resumed(name: str, folder: Path) -> list[str]:
     between = config["algorithm"].get("aggregate_every", 1)
     # The only checkpoint until the copy is that of the third round, where most options have a state. The rows of a
     # fourth round are cut, unless its own checkpoint would be on its way.
-    config = {**config, "checkpoint": {"every": FAILED_AFTER // between}}
-    options = RunOptions(inline=True, watcher=Copying(whole, copy, FAILED_AFTER + (between == 1)))
+    config = {**config, "checkpoint": {"every": COPIED_AFTER // between}}
+    options = RunOptions(inline=True, watcher=Copying(whole, copy, COPIED_AFTER + (between == 1)))
     run_experiment(read_experiment(config), Telling(whole, str(whole)), options)
     return differing({"inline": digests(whole), "copy": _resumed(copy, config["rounds"])})
 
@@ -149,10 +147,10 @@ def differing(digests: Mapping[str, Mapping[str, str]], frozen: Mapping[str, str
     ]
 
 
-def _run_stopped(config: Mapping[str, Any], folder: Path, fails: bool) -> dict[str, str]:
+def _run_stopped(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
     location, stop = RunLocation(folder, str(folder)), Stop()
-    ending = RunOptions(inline=True, watcher=Ending(stop, fails), stop=stop)
-    with pytest.raises(ZeroDivisionError if fails else StoppedError):
+    ending = RunOptions(inline=True, watcher=Ending(stop), stop=stop)
+    with pytest.raises(StoppedError):
         run_experiment(read_experiment(config), location, ending)
     return _resumed(folder, config["rounds"])
 
