@@ -142,6 +142,7 @@ def test_a_stop_while_the_end_is_written(stopped: Path, tmp_path: Path) -> None:
     assert_same(stopped / "whole", tmp_path / "run", "fedbn")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_that_has_ended_says_so(stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(stopped / "whole", tmp_path / "run")
     (tmp_path / "run" / "fedbn" / "metrics.journal").write_bytes(b"left behind")
