@@ -55,8 +55,7 @@ def two_actors(shared_ray: SharedRay) -> raysim.Actors:
     return shared_ray.actors(2)
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def _undrawn() -> Iterator[None]:
     """Have matplotlib write empty pictures, because drawing takes most of a report's time."""
     from matplotlib import cbook
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -65,7 +64,13 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
         with cbook.open_file_cm(place, "w", encoding="utf-8") as file:
             file.write("<svg></svg>")
 
-    monkeypatch.setattr(FigureCanvasSVG, "print_svg", print_svg)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FigureCanvasSVG, "print_svg", print_svg)
+        yield
+
+
+undrawn = pytest.fixture(_undrawn, name="undrawn")
+all_undrawn = pytest.fixture(_undrawn, name="all_undrawn", scope="module")
 
 
 @pytest.hookimpl(wrapper=True)

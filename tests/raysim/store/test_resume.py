@@ -97,7 +97,7 @@ PERSONAL: dict[str, Any] = {**SMALL, "algorithm": {"name": "fedbn", "cohort": 3}
 
 
 @pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stopped(all_undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that holds `whole`, a run, and `run`, the same one stopped after round 4, with two checkpoints."""
     folder, watcher = tmp_path_factory.mktemp("stopped"), Breaks(3, None)
     quick_run(PERSONAL, folder / "whole", inline=True)
@@ -142,7 +142,6 @@ def test_a_stop_while_the_end_is_written(stopped: Path, tmp_path: Path) -> None:
     assert_same(stopped / "whole", tmp_path / "run", "fedbn")
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_run_that_has_ended_says_so(stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(stopped / "whole", tmp_path / "run")
     (tmp_path / "run" / "fedbn" / "metrics.journal").write_bytes(b"left behind")

@@ -19,6 +19,8 @@ from raysim.store.wall_clock import CommandTime, read_commands, write_commands
 from raysim.watching.stopwatch import STAGES, StageTime
 from tests.kit.runs import Breaks
 
+pytestmark = pytest.mark.usefixtures("all_undrawn")
+
 EXPERIMENT = {
     "rounds": 2,
     "data": {"dataset": "digits"},
@@ -65,7 +67,6 @@ def test_commands_of_a_run_add_up_and_stand_in_its_log_and_report(run: raysim.Ru
     assert "Time of the command, by stage" in page and ">raysim run: radfed<" in page
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_stopped_command_has_its_times_too(tmp_path: Path) -> None:
     after = Breaks(2, None)
     with pytest.raises(StoppedError):
@@ -75,7 +76,6 @@ def test_a_stopped_command_has_its_times_too(tmp_path: Path) -> None:
     assert ("training", "fedavg") in stages and stages[-1] == ("end", "")
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_resume_is_a_command_of_its_own(run: raysim.Run) -> None:
     (first,) = read_commands(run.folder)
     raysim.resume(run.folder, inline=True)
@@ -88,7 +88,6 @@ def test_a_resume_is_a_command_of_its_own(run: raysim.Run) -> None:
     assert json.loads((run.folder / WALL_CLOCK).read_text())[0]["command"] == "run"
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_damaged_file_costs_only_the_times(run: raysim.Run) -> None:
     (run.folder / WALL_CLOCK).write_text("null")
     raysim.resume(run.folder, inline=True)
