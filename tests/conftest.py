@@ -6,7 +6,7 @@ import atexit
 import gc
 import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
@@ -32,6 +32,9 @@ hypothesis.settings.register_profile("raysim", deadline=None)
 hypothesis.settings.load_profile("raysim")
 MEMORY = Memory()
 
+Drawing = Callable[..., None]
+"""Function of matplotlib that draws a picture as an SVG file."""
+
 
 @pytest.fixture(scope="session")
 def shared_ray() -> Iterator[SharedRay]:
@@ -55,8 +58,9 @@ def two_actors(shared_ray: SharedRay) -> raysim.Actors:
     return shared_ray.actors(2)
 
 
-def _undrawn() -> Iterator[None]:
-    """Have matplotlib write empty pictures, because drawing takes most of a report's time."""
+@pytest.fixture(scope="session", autouse=True)
+def undrawn() -> Iterator[Drawing]:
+    """Have matplotlib write empty pictures, because drawing takes most of a report's time; yield how it draws."""
     from matplotlib import cbook
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
@@ -64,13 +68,20 @@ def _undrawn() -> Iterator[None]:
         with cbook.open_file_cm(place, "w", encoding="utf-8") as file:
             file.write("<svg></svg>")
 
+    drawing = FigureCanvasSVG.print_svg
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FigureCanvasSVG, "print_svg", print_svg)
+        yield drawing
+
+
+@pytest.fixture(scope="module")
+def drawn(undrawn: Drawing) -> Iterator[None]:
+    """Have matplotlib draw in this module from here on, for tests that look at pictures."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FigureCanvasSVG, "print_svg", undrawn)
         yield
-
-
-undrawn = pytest.fixture(_undrawn, name="undrawn")
-all_undrawn = pytest.fixture(_undrawn, name="all_undrawn", scope="module")
 
 
 @pytest.hookimpl(wrapper=True)

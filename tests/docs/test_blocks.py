@@ -76,7 +76,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[own]
 
 
-@pytest.mark.usefixtures("folder", "undrawn")
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=name)
 def test_blocks_run(page: Path) -> None:
     shows_output = any(block.language == "text" and block.reason is None for block in blocks(page))

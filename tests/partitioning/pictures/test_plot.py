@@ -11,6 +11,8 @@ from partitioning import InputError
 from partitioning.pictures.panels import class_colours
 from partitioning.pictures.plot import PANELS, View, draw, heatmap, save
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 
 def view(clients, classes=10, *, name="mine", seed=0, features=()):
     random = np.random.default_rng(seed)

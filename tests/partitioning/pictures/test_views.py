@@ -4,6 +4,8 @@ import pytest
 from partitioning import make
 from partitioning.pictures.views import View, column_edges, group_clients, mean_counts, mean_shares, share_classes
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 
 def test_a_few_clients_keep_the_order_of_their_ids():
     columns = group_clients(np.array([[0, 1], [5, 0], [2, 2]]))

@@ -55,7 +55,6 @@ def tried(raw: dict[str, Any], **tables: dict[str, Any]) -> dict[str, float]:
     return quick_run(config, "run", inline=True).results[0].metrics
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_an_experiment_on_a_table_names_its_columns_and_runs(folder: Path) -> None:
     done = raysim("init", "visits.parquet", "first.toml")
     assert done.exit_code == 0 and "raysim run first.toml" in done.output

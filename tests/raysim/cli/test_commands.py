@@ -34,7 +34,6 @@ def raysim(capsys: pytest.CaptureFixture[str]) -> Cli:
     return partial(run_raysim, capsys)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_run_shows_a_table_the_report_and_what_is_next(raysim: Cli, tmp_path: Path) -> None:
     status, out, err = raysim("run", "quickstart", "--inline", "--out", tmp_path / "run", *SMALL)
     assert status == 0
@@ -44,7 +43,6 @@ def test_run_shows_a_table_the_report_and_what_is_next(raysim: Cli, tmp_path: Pa
     assert (tmp_path / "run" / "radfed" / "model.safetensors").exists()
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_reports_of_several_runs(raysim: Cli, tmp_path: Path) -> None:
     quick_run("quickstart", tmp_path / "one", changes=SMALL[1::2], inline=True)
     copytree(tmp_path / "one", tmp_path / "two")
@@ -70,7 +68,6 @@ def test_list(raysim: Cli, kind: str, names: list[str]) -> None:
     assert all(len(line.split()) > 3 for line in lines)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_export_feeds_the_partitioner(raysim: Cli, tmp_path: Path) -> None:
     status, out, _ = raysim("export", "digits", tmp_path / "digits.parquet")
     assert status == 0 and out.strip() == str(tmp_path / "digits.parquet")
@@ -215,7 +212,6 @@ def test_no_command_shows_the_help(raysim: Cli) -> None:
     assert sorted(name for names in SECTIONS.values() for name in names) == sorted(cli.commands)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_run_that_diverges_ends_with_a_line_and_its_report(raysim: Cli, tmp_path: Path) -> None:
     run = ("run", "quickstart", "--inline", *SMALL, "--set", "local.lr=1e12")
     status, _, err = raysim(*run, "--out", tmp_path / "run")

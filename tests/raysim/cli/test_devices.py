@@ -15,7 +15,6 @@ def raysim(capsys: pytest.CaptureFixture[str]) -> Cli:
     return partial(run_raysim, capsys)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_make_and_run(raysim: Cli, tmp_path: Path) -> None:
     table = tmp_path / "phones.parquet"
     kinds = ("--kind", "old=1,50,1e5,1e5", "--kind", "new=3,500,1e6,1e6")

@@ -64,7 +64,6 @@ def test_a_table_beside_the_experiment_file_is_found_by_the_remedy(
     assert ended("raysim", "run", "sub/first.toml") == 2 and "missing; check the path" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_runs_read_such_folders_and_are_written_to_them(here: Path) -> None:
     table = {
         "rounds": 1,

@@ -66,7 +66,6 @@ def test_a_resumed_run_reads_its_own_copy(tmp_path: Path) -> None:
     assert_same(tmp_path / "one", tmp_path / "other", "fedavg")
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_damaged_copy_stops_the_resume(tmp_path: Path) -> None:
     watcher = Breaks(2)
     with pytest.raises(ZeroDivisionError):

@@ -11,6 +11,8 @@ from raysim.plots.panels import Curve, Panel
 from raysim.plots.style import COLOURS, DASHES, as_file, in_page, stroke, strokes_of, strokes_of_runs, themed
 from raysim.studies.search import heatmap, ranking
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 STROKES = strokes_of(["a", "b"])
 ROUNDS = np.arange(1.0, 5.0)
 CURVES = {

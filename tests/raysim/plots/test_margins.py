@@ -17,6 +17,8 @@ from raysim.plots.panels import Curve, Panel
 from raysim.plots.style import as_file, strokes_of
 from raysim.studies.search import heatmap, ranking
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 STROKES = strokes_of("a")
 ANCHORS = ("start", "middle", "end")
 NAMES = {"few": ["0.1", "0.2 ●"], "aslant": [f"a long name of number {index}" for index in range(8)]}

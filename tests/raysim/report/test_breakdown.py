@@ -46,7 +46,6 @@ def test_the_report_knows_the_stages_of_the_run_folder():
     assert tuple(WORDS) == STAGES
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_medians_of_every_stage(tmp_path):
     run = write_run(tmp_path / "run", ["fedavg"], every=0)
     measure(run / "fedavg", SECONDS)
@@ -56,7 +55,6 @@ def test_medians_of_every_stage(tmp_path):
         assert f"<dt>{stage.title}</dt>" in page
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("seconds", "drawn"),
     [

@@ -11,6 +11,8 @@ import partitioning
 from raysim.report.page import write_report
 from tests.kit.folders import write_run
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 
 @pytest.fixture
 def table():
@@ -34,7 +36,6 @@ def test_the_population_is_described_and_drawn(tmp_path, table):
     assert "its clients are not shown" not in page
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_parameters_without_a_value_are_not_shown(tmp_path, table):
     run = write_run(tmp_path / "run", ["fedavg"], rounds=0)
     assert make(table, run / "population").manifest.parameters["feature_alpha"] is None
@@ -51,7 +52,6 @@ def test_every_number_of_labels_is_named_below_its_bar(tmp_path, table):
     assert set((made.class_counts > 0).sum(axis=1).tolist()) == {3} and ticks == ["3"]
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("fold", [0, 3])
 def test_the_splits_are_those_of_the_runs_fold(tmp_path, table, fold):
     run = write_run(tmp_path / "run", ["fedavg"], rounds=0)
@@ -65,7 +65,6 @@ def test_the_splits_are_those_of_the_runs_fold(tmp_path, table, fold):
     assert len(made.fold(0).test_clients) != len(made.fold(3).test_clients)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_population_may_lie_elsewhere(tmp_path, table):
     run = write_run(tmp_path / "run", ["fedavg"], rounds=0)
     make(table, tmp_path / "shared")

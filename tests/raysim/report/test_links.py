@@ -13,6 +13,8 @@ from raysim.report.page import write_report
 from tests.kit.folders import told, write_run
 from tests.kit.outline import Outline
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 
 def linked(folder: Path, clients: int, hops: int) -> None:
     """Write the links of an algorithm whose clients send to the next ones, the nearest most."""
@@ -40,7 +42,6 @@ def test_links_are_drawn(clients: int, hops: int, is_matrix: bool, tmp_path: Pat
     assert "radfed: graph ring of 12 clients: each sends to 2 others." in text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_run_with_a_server_has_no_links(tmp_path: Path) -> None:
     page = write_report([write_run(tmp_path / "run", every=0)], tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<h2>Links</h2>" not in page

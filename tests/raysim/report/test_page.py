@@ -24,7 +24,7 @@ def page_of(*runs: Path, out: Path) -> str:
 
 
 @pytest.fixture
-def out(tmp_path: Path, undrawn: None) -> Path:
+def out(tmp_path: Path) -> Path:
     """Return the file of a page whose pictures do not matter."""
     return tmp_path / "report.html"
 
@@ -222,7 +222,6 @@ def test_an_undefined_metric_is_absent_and_a_diverged_one_never_the_best(tmp_pat
     assert '"best">diverged' not in page
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_page_is_replaced_whole_and_leaves_nothing_beside_it(tmp_path):
     run = write_run(tmp_path / "run", rounds=0)
     out = tmp_path / "pages" / "report.html"

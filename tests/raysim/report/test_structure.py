@@ -44,7 +44,6 @@ def test_the_links_of_a_tree_are_drawn_with_their_bytes(folder: Path, monkeypatc
     assert list(structure(run.results, strokes)) == []
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_report_has_the_links(folder: Path, tmp_path: Path) -> None:
     page = write_report([folder], tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Bytes by link of the tree" in page and "Bytes of the cloud" in page

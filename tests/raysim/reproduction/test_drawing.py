@@ -25,6 +25,8 @@ from raysim.reproduction.reproducing import reproduce
 from raysim.studies.read import read_findings
 from tests.kit.outline import Outline
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 LINES: dict[str, Any] = {"title": "Figure 1", "form": "curves", "column": "test_accuracy", "panels": {"IID": "iid"}}
 OWN = {
     "loss": {"dataset": "iid", "algorithm": "fedavg", "column": "test_loss"},

@@ -75,7 +75,6 @@ def test_a_reproduction_leaves_its_claims(reproduced: Reproduced) -> None:
     assert CHANGED in page and CHANGED in (folder / "report.html").read_text().replace("&#39;", "'")
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_other_settings_in_the_same_folder_are_told(tmp_path: Path) -> None:
     told: list[list[str]] = []
     for changes in ([], ["checkpoint.every=7"], CHANGES):
@@ -141,7 +140,6 @@ def test_a_study_in_its_folder_keeps_the_claims_until_the_trials_change(reproduc
     assert "--set &#39;model.hidden=[16]&#39;" in page
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_wrong_column_of_a_claim_leaves_the_report_of_the_study(tmp_path: Path) -> None:
     file = Path(_small(tmp_path))
     file.write_text(file.read_text().replace('column = "concordance"', 'column = "concordence"'))

@@ -51,7 +51,6 @@ def test_rounds_by_hand() -> None:
         rounds_of(1, one, Census(np.arange(2), np.zeros(2, np.int64)))
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_run_of_some_epochs(tmp_path: Path) -> None:
     raw = {
         "epochs": 2.0,

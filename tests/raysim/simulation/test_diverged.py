@@ -44,7 +44,6 @@ def run(folder: Path, *algorithms: dict[str, Any], watcher: Watcher | None = Non
     return raysim.run({**EXPERIMENT, "algorithm": tables}, folder, inline=True, watcher=watcher)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_run_stops_and_its_report_is_of_what_was_there(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with pytest.raises(DivergedError, match=r"^fedavg: client \d in round \d: .* is not finite") as caught:

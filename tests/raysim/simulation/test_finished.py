@@ -117,7 +117,6 @@ def test_a_loaded_run_is_the_same(done: Run, tmp_path: Path) -> None:
         raysim.load(tmp_path)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_run_that_was_stopped_has_what_it_has(done: Run, tmp_path: Path) -> None:
     class Stopping(Watcher):
         def round(self, round_number: int, metrics: dict[str, float]) -> None:

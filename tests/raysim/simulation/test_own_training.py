@@ -304,7 +304,6 @@ def test_an_own_loss_of_sequences_is_a_mean_over_samples_in_evaluation(here: Pat
     assert own["test_loss"] == pytest.approx(built["test_loss"], rel=1e-5)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_functions_and_classes_may_be_given_as_they_are(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path.cwd()))
     own = importlib.import_module("own_training")

@@ -39,7 +39,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_run_leaves_at_its_uri_what_it_leaves_in_a_folder(far: Path, whole: Path) -> None:
     done = raysim.run(EXPERIMENT, far.as_uri(), inline=True)
     assert done.uri == far.as_uri()
@@ -221,7 +220,6 @@ def test_what_names_others_is_stored_after_them(tmp_path: Path) -> None:
     assert sorted(remote.files()) == [name for name in files if name != "a/personal/1.bin"]
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_reports_are_of_runs_wherever_they_are(
     far: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

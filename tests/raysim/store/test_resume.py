@@ -97,7 +97,7 @@ PERSONAL: dict[str, Any] = {**SMALL, "algorithm": {"name": "fedbn", "cohort": 3}
 
 
 @pytest.fixture(scope="module")
-def stopped(all_undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that holds `whole`, a run, and `run`, the same one stopped after round 4, with two checkpoints."""
     folder, watcher = tmp_path_factory.mktemp("stopped"), Breaks(3, None)
     quick_run(PERSONAL, folder / "whole", inline=True)

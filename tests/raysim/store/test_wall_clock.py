@@ -19,8 +19,6 @@ from raysim.store.wall_clock import CommandTime, read_commands, write_commands
 from raysim.watching.stopwatch import STAGES, StageTime
 from tests.kit.runs import Breaks
 
-pytestmark = pytest.mark.usefixtures("all_undrawn")
-
 EXPERIMENT = {
     "rounds": 2,
     "data": {"dataset": "digits"},

@@ -51,7 +51,6 @@ def on_ray(tmp_path_factory: pytest.TempPathFactory, shared_ray: SharedRay) -> S
     return quick_study(deepcopy(SMALL), tmp_path_factory.mktemp("study") / "ray", actors=2)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_an_algorithm_without_a_winner_has_its_row_and_its_reason(small: dict[str, Any], tmp_path: Path) -> None:
     small["algorithm"] = [{"name": name} for name in ("fedavg", "fedprox", "fedyogi")]
     small["study"] = {"seeds": [1], "grid": {"fedprox": {"local.lr": [1e12, 9e11]}}}
@@ -75,7 +74,6 @@ def test_an_algorithm_without_a_winner_has_its_row_and_its_reason(small: dict[st
     assert table.count("| digits | fedavg | – | 0 |") == table.count("| digits | fedprox | – | 0 |") == 1
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_label_names_an_algorithm_in_a_study_and_in_its_runs(tmp_path: Path) -> None:
     tables = [{"name": "fedavg", "label": "mean"}, {"name": "fedavg", "label": "few", "cohort": 2}]
     grid = {"few": {"local.lr": [0.3]}}
@@ -334,7 +332,6 @@ def test_a_column_without_words_is_refused_before_the_first_trial_also_if_nothin
     assert [text.partition(":")[0] for text in notes.notices] == ["changes 'epochs=1' replaces rounds = 2"]
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_draws_of_the_partition_are_made_and_paired(tmp_path: Path) -> None:
     config = {**deepcopy(SMALL), "partition": {"scheme": "dirichlet-qp", "clients": 6, "label_alpha": 0.3}}
     config["study"] = {"seeds": [1], "partition_seeds": [4, 5], "folds": 0, "metric": "test_accuracy"}
