@@ -318,7 +318,8 @@ NOTHING = np.zeros(0, np.int64)
 def check_metrics(metrics: Sequence[Metric], outputs: torch.Tensor, y: torch.Tensor) -> None:
     """Raise InputError if a user's own metric gives no number for each sample, its `value` none, or keeps something.
 
-    An error that it raises on these outputs and labels, which are made up, decides nothing: the run will tell.
+    An error that it raises on these outputs and labels, which are made up, decides nothing: the run will tell. But
+    InputError is raised, too, if it takes them as they are, and not in float64, as an evaluation gives them.
     """
     for metric in metrics:
         if metric.sums is not None and METRICS.get(metric.name) is not metric:
@@ -330,8 +331,22 @@ def check_metrics(metrics: Sequence[Metric], outputs: torch.Tensor, y: torch.Ten
                 )
             except (InputError, AlgorithmInputError):
                 raise
-            except Exception:
-                continue
+            except Exception as error:
+                if _takes(metric, outputs, y):
+                    raise InputError(
+                        f"metric {metric.name!r} of evaluate.metrics: must take outputs of float64, which an "
+                        f"evaluation gives it, and raised {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+                        f"{place_of(unwrap(metric.sums))}; convert its other tensors to the type of the outputs, as "
+                        "W.to(outputs)"
+                    ) from error
+
+
+def _takes(metric: Metric, outputs: torch.Tensor, y: torch.Tensor) -> bool:
+    try:
+        _tried(metric, outputs, y)
+    except Exception:
+        return False
+    return True
 
 
 def _tried(metric: Metric, outputs: torch.Tensor, y: torch.Tensor) -> None:

@@ -150,14 +150,10 @@ def reference(rule: Aggregate, attack: Attack | None, rounds: int) -> dict[str, 
         if attack is not None and there:
             plain_attack(attack, start, rows, [cohort.index(client) for client in there], there, r, where)
         joined = plain_rule(rule, rows, [len(DATA[client][1]) for client in cohort])
-        values, at = {}, 0
+        ends = np.cumsum([value.numel() for value in named_values.values()])[:-1]
+        floats = dict(zip(named_values, map(torch.from_numpy, np.split(joined, ends)), strict=True))
         for name, value in w.state_dict().items():
-            if name in named_values:
-                values[name] = torch.from_numpy(joined[at : at + value.numel()].reshape(value.shape))
-                at += value.numel()
-            else:
-                values[name] = max(s[name] for s in made)
-        w.load_state_dict(values)
+            value.copy_(floats[name].view(value.shape) if name in floats else max(s[name] for s in made))
     return w.state_dict()
 
 

@@ -1,4 +1,4 @@
-"""`raysim init`, `raysim show`, `raysim list`: the way to an experiment file."""
+"""`raysim init`: an experiment file for a user's own data."""
 
 import re
 import tomllib
@@ -12,27 +12,16 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
 
 import partitioning
-from algorithms.training.loss import LOSSES
-from algorithms.training.optimiser_names import OPTIMISERS
 from raysim.cli.begin import experiment_for
-from raysim.cli.commands import cli
-from raysim.cli.files import KINDS, folded
-from raysim.cli.listing import LISTS
 from raysim.cli.table_facts import MOST_DISTINCT, ColumnFacts
 from raysim.config.experiment import Experiment
-from raysim.config.read import recipes
 from raysim.data.catalogue import DATASETS
-from raysim.measures.metrics import METRICS
+from tests.kit.commands import invoke
 from tests.kit.runs import quick_run
 
 IMAGE = pa.list_(pa.list_(pa.list_(pa.uint8())))
-
-
-def raysim(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(each) for each in arguments])
 
 
 def table(**more: Any) -> pa.Table:
@@ -56,13 +45,13 @@ def tried(raw: dict[str, Any], **tables: dict[str, Any]) -> dict[str, float]:
 
 
 def test_an_experiment_on_a_table_names_its_columns_and_runs(folder: Path) -> None:
-    done = raysim("init", "visits.parquet", "first.toml")
+    done = invoke("init", "visits.parquet", "first.toml")
     assert done.exit_code == 0 and "raysim run first.toml" in done.output
     raw = tomllib.loads((folder / "first.toml").read_text())
     assert raw["data"]["label"] == "outcome" and raw["data"]["without"] == ["note"]
     assert raw["data"]["columns"] == {"dates": ["day"]} and raw["local"]["loss"] == "binary"
     assert raw["partition"] == {"scheme": "natural", "column": "ward"}
-    assert raysim("run", "first.toml", "--inline", "--out", "run", "--set", "rounds=1").exit_code == 0
+    assert invoke("run", "first.toml", "--inline", "--out", "run", "--set", "rounds=1").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -101,7 +90,7 @@ def test_an_experiment_on_tables_that_differ_begins_with_the_first_that_trains(f
 def test_signs_of_missing_values_are_proposed_and_the_experiment_runs(folder: Path) -> None:
     dose = [str(each) for each in range(118)]
     pq.write_table(table(amount=[*dose, "?", "n/a"]), "signs.parquet")
-    assert raysim("init", "signs.parquet", "signs.toml").exit_code == 0
+    assert invoke("init", "signs.parquet", "signs.toml").exit_code == 0
     text = (folder / "signs.toml").read_text()
     raw = tomllib.loads(text)
     assert "which count as missing; if one is a typo, correct it in the data" in text
@@ -152,7 +141,7 @@ def test_an_experiment_on_a_real_table_names_every_column_and_runs(folder: Path)
         "target": random.choice(["well", "ill"], rows),
     }
     pyarrow.csv.write_csv(pa.table(columns), "real.csv")
-    assert raysim("init", "real.csv", "real.toml").exit_code == 0
+    assert invoke("init", "real.csv", "real.toml").exit_code == 0
     text = (folder / "real.toml").read_text()
     raw = tomllib.loads(text)
     missing = {name: sum(value in (None, "") for value in columns[name]) for name in ("dose", "pain")}
@@ -191,7 +180,7 @@ def test_a_number_of_the_row_owns_no_row(folder: Path) -> None:
     random = np.random.default_rng(1)
     table = {"patient": np.arange(60), "age": random.normal(size=60), "ward": np.arange(60) % 3, "sick": [0, 1] * 30}
     pyarrow.csv.write_csv(pa.table(table), "patients.csv")
-    assert raysim("init", "patients.csv", "p.toml", "--label", "sick").exit_code == 0
+    assert invoke("init", "patients.csv", "p.toml", "--label", "sick").exit_code == 0
     assert tomllib.loads((folder / "p.toml").read_text())["partition"] == {"scheme": "natural", "column": "ward"}
 
 
@@ -204,7 +193,7 @@ def test_a_known_data_set_of_few_hospitals_has_all_of_them_in_each_round(name: s
 @pytest.mark.parametrize(("owners", "fraction"), [(10, 1.0), (11, 0.5)])
 def test_few_clients_all_take_part_in_each_round(folder: Path, owners: int, fraction: float) -> None:
     pq.write_table(table(ward=[f"ward {row % owners}" for row in range(120)]), "wards.parquet")
-    raw = tomllib.loads(raysim("init", "wards.parquet", "-").output)
+    raw = tomllib.loads(invoke("init", "wards.parquet", "-").output)
     assert [each["fraction"] for each in raw["algorithm"]] == [fraction, fraction]
 
 
@@ -212,7 +201,7 @@ def test_a_table_of_categories_alone_is_no_text(folder: Path) -> None:
     random = np.random.default_rng(1)
     table = {name: random.choice(["x", "y"], 60) for name in ("cap", "gill", "class")}
     pyarrow.csv.write_csv(pa.table(table), "mushrooms.csv")
-    assert raysim("init", "mushrooms.csv", "m.toml").exit_code == 0
+    assert invoke("init", "mushrooms.csv", "m.toml").exit_code == 0
     raw = tomllib.loads((folder / "m.toml").read_text())
     assert raw["data"]["columns"] == {"categories": ["cap", "gill"]} and "text" not in raw["data"]
     assert tried(raw)
@@ -221,7 +210,7 @@ def test_a_table_of_categories_alone_is_no_text(folder: Path) -> None:
 def test_an_experiment_on_text_alone_reads_it(folder: Path) -> None:
     lines = [f"{'good' if place % 2 else 'bad'} play,{place % 2},u{place % 3}" for place in range(60)]
     (folder / "reviews.csv").write_text("\n".join(["review,label,user", *lines]))
-    assert raysim("init", "reviews.csv", "text.toml").exit_code == 0
+    assert invoke("init", "reviews.csv", "text.toml").exit_code == 0
     raw = tomllib.loads((folder / "text.toml").read_text())
     assert raw["data"]["text"]["column"] == "review" and raw["model"]["name"] == "transformer"
     raw["data"]["text"]["length"] = 12
@@ -233,7 +222,7 @@ def test_an_experiment_on_masks_segments_images(folder: Path) -> None:
     images, masks = random.integers(0, 255, (12, 16, 16, 3)), random.integers(0, 3, (12, 16, 16))
     columns = {"image": images.astype(np.uint8).tolist(), "label": masks.tolist()}
     pq.write_table(pa.table(columns, schema=pa.schema({"image": IMAGE, "label": IMAGE.value_type})), "masks.parquet")
-    assert raysim("init", "masks.parquet", "m.toml").exit_code == 0
+    assert invoke("init", "masks.parquet", "m.toml").exit_code == 0
     raw = tomllib.loads((folder / "m.toml").read_text())
     assert raw["model"]["name"] == "deeplab_v3plus" and "loss" not in raw["local"]
     assert tried(raw, partition={"clients": 2}, data={"image_size": 16})["test_loss"] < 10
@@ -243,7 +232,7 @@ def test_an_experiment_on_a_class_for_each_position_reads_tokens(folder: Path) -
     random = np.random.default_rng(1)
     columns = {"words": random.integers(0, 30, (40, 12)), "tags": random.integers(0, 4, (40, 12))}
     pq.write_table(pa.table({name: values.tolist() for name, values in columns.items()}), "tags.parquet")
-    assert raysim("init", "tags.parquet", "t.toml", "--label", "tags").exit_code == 0
+    assert invoke("init", "tags.parquet", "t.toml", "--label", "tags").exit_code == 0
     raw = tomllib.loads((folder / "t.toml").read_text())
     assert raw["model"]["options"]["vocab_size"] == 30 and raw["model"]["options"]["n_positions"] == 12
     options = {**raw["model"]["options"], "n_layer": 1}
@@ -253,10 +242,10 @@ def test_an_experiment_on_a_class_for_each_position_reads_tokens(folder: Path) -
 def test_a_whole_number_that_differs_in_every_row_may_be_an_identifier(folder: Path) -> None:
     numbers = {"visit_id": np.random.default_rng(1).permutation(120), "dose_mg": np.arange(120) / 7}
     pq.write_table(table(**numbers), "ids.parquet")
-    text = raysim("init", "ids.parquet", "-").output
+    text = invoke("init", "ids.parquet", "-").output
     assert re.search(r'\n# without = \["visit_id"\] +# a different value in every row: an identifier\?\n', text)
     pq.write_table(table(note=[f"note {row}" for row in range(120)], **numbers), "ids.parquet")
-    text = raysim("init", "ids.parquet", "-").output
+    text = invoke("init", "ids.parquet", "-").output
     assert (
         '\n# without = ["note", "visit_id"] # a different value in every row of \'visit_id\': an identifier?\n' in text
     )
@@ -267,7 +256,7 @@ def test_a_whole_number_that_differs_in_every_row_may_be_an_identifier(folder: P
 def test_dates_in_another_form_are_named(folder: Path, form: str) -> None:
     visits = [date(2023, 1 + row % 12, 1 + row % 28).strftime(form) for row in range(120)]
     pq.write_table(table(visit=visits, note=[f"{visit} and more" for visit in visits]), "dated.parquet")
-    text = raysim("init", "dated.parquet", "-").output
+    text = invoke("init", "dated.parquet", "-").output
     raw = tomllib.loads(text)
     assert raw["data"]["without"] == ["visit", "note"] or raw["data"]["columns"] == {"categories": ["note"]}
     assert "\n# 'visit': text that looks like dates, not in the form 2023-04-17; rewrite the column" in text
@@ -323,71 +312,13 @@ def test_wrong_input_is_one_line_and_writes_nothing(folder: Path, arguments: lis
     Path("gap.csv").write_text("age,size,sick\n1,2,0\n3,4,\n")
     Path("blank.csv").write_text("age,size,sick\n1,2,no\n3,4,\n")
     before = sorted(folder.iterdir())
-    done = raysim(*arguments)
+    done = invoke(*arguments)
     assert message in str(done.exception) and "\n" not in str(done.exception)
     assert sorted(folder.iterdir()) == before
 
 
-@pytest.mark.parametrize("name", ["quickstart", "fedbn-quick"])
-def test_show_prints_a_recipe_as_it_is(name: str) -> None:
-    from raysim.reproduction.file import reproductions
-
-    path = (recipes() | reproductions()).get(name) or next(iter(reproductions().values()))
-    done = raysim("show", path.stem)
-    assert done.output == path.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(("word", "kind"), [("optimizers", "optimisers"), ("loss", "losses"), ("Model", "models")])
-def test_kinds_of_names_in_other_words(word: str, kind: str) -> None:
-    assert raysim("list", word).output == raysim("list", kind).output
-    assert raysim("list", f"{word}x").exit_code == 2
-
-
-def test_keys_are_listed_by_table_and_one_by_one() -> None:
-    local = raysim("list", "keys", "local").output.splitlines()
-    assert {line.split()[0].partition(".")[0] for line in local} == {"local"}
-    (line,) = raysim("list", "keys", "local.lr").output.splitlines()
-    assert line.split() in [each.split() for each in local]
-    assert re.fullmatch(r"local\.lr +number > 0 +0\.1 +Learning rate, > 0\.", line)
-    several = raysim("list", "keys", "algorithm.proximal").output.splitlines()
-    assert len(several) > 2 and all('[algorithm.name = "' in each for each in several)
-    assert raysim("list", "keys", "top").output.startswith("seed ")
-
-
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("locl", "'locl': did you mean 'local'? It must be one of top, data, "),
-        ("local.lrr", "'local.lrr': did you mean 'lr'? It must be one of loss, update, "),
-        ("study.sed", "'study.sed': did you mean 'seeds'? It must be one of seeds, partition_seeds, "),
-        ("local.nope", "'local.nope': must be one of loss, "),
-        ("algorithm.fedprx", "'algorithm.fedprx': did you mean 'fedprox'? It must be one of "),
-        ("nowhere.key", "'nowhere.key': must be one of top, data, "),
-    ],
-)
-def test_an_unknown_table_or_key_names_the_nearest(word: str, message: str) -> None:
-    done = raysim("list", "keys", word)
-    assert done.exit_code and message in str(done.exception)
-
-
-def test_the_keys_of_a_named_thing_are_listed_by_its_name() -> None:
-    lines = raysim("list", "keys", "algorithm.fedprox").output.splitlines()
-    assert [line.split()[0] for line in lines] == ["algorithm.proximal", "algorithm.weighting"]
-    assert all(line.endswith('[algorithm.name = "fedprox"]') for line in lines)
-    assert raysim("list", "keys", "algorithm.fedtan").output.startswith("algorithm.fedtan  no keys of its own")
-
-
-def test_a_terminal_folds_a_line_between_words() -> None:
-    line = f"local.lr  {'word ' * 30}end"
-    assert folded(line, None, 8) == [line] and folded("short", 40, 8) == ["short"]
-    shown = folded(line, 40, 8)
-    assert len(shown) > 3 and max(map(len, shown)) <= 40 and all(re.match(r" {8}\S", each) for each in shown[1:])
-    assert " ".join(each.strip() for each in shown) == line
-    assert all(re.match(r" {4}\S", each) for each in folded(line, 40, 30)[1:])
-
-
 def test_a_dash_prints_the_experiment_file(folder: Path) -> None:
-    done = raysim("init", "visits.parquet", "-")
+    done = invoke("init", "visits.parquet", "-")
     assert tomllib.loads(done.output)["data"]["label"] == "outcome" and not (folder / "-").exists()
 
 
@@ -403,20 +334,5 @@ def test_a_dash_prints_the_experiment_file(folder: Path) -> None:
 def test_missing_data_are_named_as_they_were_given(folder: Path, data: str, message: str) -> None:
     Path("here").mkdir()
     Path("here/visits.parquet").touch()
-    done = raysim("init", data)
+    done = invoke("init", data)
     assert done.exit_code and message in str(done.exception) and not (folder / "experiment.toml").exists()
-
-
-def test_every_kind_has_a_list_and_every_scheme_its_keys() -> None:
-    assert sorted([*LISTS, "keys"]) == list(KINDS)
-    assert list(LISTS["schemes"]()) == list(partitioning.SCHEMES)
-    for kind, names in (("losses", LOSSES), ("metrics", METRICS), ("optimisers", OPTIMISERS)):
-        lines = dict(LISTS[kind]())
-        assert set(names) <= set(lines) and all(lines.values())
-
-
-def test_a_shell_completes_commands_and_recipes() -> None:
-    for words, number, wanted in (("raysim r", 1, "resume"), ("raysim run quick", 2, "quickstart")):
-        shell = {"_RAYSIM_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)}
-        done = CliRunner(env=shell).invoke(cli, prog_name="raysim", complete_var="_RAYSIM_COMPLETE")
-        assert f"plain,{wanted}" in done.output

@@ -238,3 +238,15 @@ def test_an_own_function_gives_one_number_for_each_sample() -> None:
     says = r"two': must give a number for each sample, \(2,\), and gives \(2, 2\) .*; take the mean of each row, or"
     with pytest.raises(InputError, match=says):
         check_metrics([own_metric("two", two)], torch.zeros(2, 3), torch.zeros(2))
+
+
+def test_an_own_metric_that_cannot_take_float64_is_refused() -> None:
+    weights = torch.ones(3, 1)
+
+    def weighed(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (outputs @ weights)[:, 0]
+
+    says = r"metric 'mine' .*: must take outputs of float64, .* and raised RuntimeError: .*; convert its other tensors"
+    with pytest.raises(RunInputError, match=says):
+        check_metrics([own_metric("mine", weighed)], torch.zeros(2, 3), torch.zeros(2))
+    check_metrics([own_metric("mine", lambda outputs, y: outputs @ weights[:2])], torch.zeros(2, 3), torch.zeros(2))
