@@ -43,7 +43,7 @@ def write_config(path: Path, config: Mapping[str, Any]) -> None:
         check_config(path, there)
     except (OSError, ValueError, InputError):
         there = None
-    if there != tomllib.loads(text):
+    if there is None or there != tomllib.loads(text):
         with write_whole(path) as aside:
             aside.write_text(text, encoding="utf-8")
 
