@@ -6,7 +6,7 @@ import atexit
 import gc
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
@@ -19,6 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import raysim  # before any test imports ray: it switches off Ray's hook for `uv run`
+from tests.kit.drawing import DRAW, empty_svg, writing_svg
 from tests.kit.memory import Memory
 from tests.kit.workers import OWN_RAY, RAY, RayTogether, module_of, users, uses
 
@@ -31,9 +32,6 @@ sys.dont_write_bytecode = False
 hypothesis.settings.register_profile("raysim", deadline=None)
 hypothesis.settings.load_profile("raysim")
 MEMORY = Memory()
-
-Drawing = Callable[..., None]
-"""Function of matplotlib that draws a picture as an SVG file."""
 
 
 @pytest.fixture(scope="session")
@@ -59,28 +57,16 @@ def two_actors(shared_ray: SharedRay) -> raysim.Actors:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def undrawn() -> Iterator[Drawing]:
-    """Have matplotlib write empty pictures, because drawing takes most of a report's time; yield how it draws."""
-    from matplotlib import cbook
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    def print_svg(_: FigureCanvasSVG, place: Any, **__: object) -> None:
-        with cbook.open_file_cm(place, "w", encoding="utf-8") as file:
-            file.write("<svg></svg>")
-
-    drawing = FigureCanvasSVG.print_svg
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FigureCanvasSVG, "print_svg", print_svg)
-        yield drawing
+def undrawn() -> Iterator[None]:
+    """Have matplotlib write empty pictures, because drawing takes most of a report's time."""
+    with writing_svg(empty_svg):
+        yield
 
 
 @pytest.fixture(scope="module")
-def drawn(undrawn: Drawing) -> Iterator[None]:
+def drawn(undrawn: None) -> Iterator[None]:
     """Have matplotlib draw in this module from here on, for tests that look at pictures."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FigureCanvasSVG, "print_svg", undrawn)
+    with writing_svg(DRAW):
         yield
 
 

@@ -174,10 +174,9 @@ def _cluster(jobs: bool, memory: int) -> Iterator[Cluster]:
 
     cluster = Cluster(shutdown_at_exit=False)
     try:
-        # Another Ray may use the default ports of the dashboard and of the job agent. No run uses Ray's autoscaler or
-        # the forwarding of logs, which import Ray for seconds of a core.
-        head = {"dashboard_port": None, "dashboard_agent_listen_port": None}
-        head |= {"no_monitor": True, "include_log_monitor": False}
+        # Another Ray may use the default ports of the dashboard and of the job agent. No run uses the forwarding of
+        # logs, which imports Ray for seconds of a core.
+        head = {"dashboard_port": None, "dashboard_agent_listen_port": None, "include_log_monitor": False}
         _add(cluster, num_cpus=0, include_dashboard=jobs, object_store_memory=memory, **head)
         yield cluster
     finally:

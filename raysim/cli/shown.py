@@ -1,4 +1,4 @@
-"""Contexts that commands run in, and their output."""
+"""Contexts and output of the commands."""
 
 from __future__ import annotations
 

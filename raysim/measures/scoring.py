@@ -318,8 +318,8 @@ NOTHING = np.zeros(0, np.int64)
 def check_metrics(metrics: Sequence[Metric], outputs: torch.Tensor, y: torch.Tensor) -> None:
     """Raise InputError if a user's own metric gives no number for each sample, its `value` none, or keeps something.
 
-    An error that it raises on these outputs and labels, which are made up, decides nothing: the run will tell. But
-    InputError is raised, too, if it takes them as they are, and not in float64, as an evaluation gives them.
+    An error that it raises on these outputs and labels, which are made up, decides nothing: the run will tell. Raise
+    InputError too if the metric takes float32 outputs, but not the float64 outputs of an evaluation.
     """
     for metric in metrics:
         if metric.sums is not None and METRICS.get(metric.name) is not metric:
@@ -332,7 +332,8 @@ def check_metrics(metrics: Sequence[Metric], outputs: torch.Tensor, y: torch.Ten
             except (InputError, AlgorithmInputError):
                 raise
             except Exception as error:
-                if _takes(metric, outputs, y):
+                # These are torch's errors of a wrong type; a metric that draws may raise another one by chance.
+                if isinstance(error, RuntimeError | TypeError) and _takes(metric, outputs, y):
                     raise InputError(
                         f"metric {metric.name!r} of evaluate.metrics: must take outputs of float64, which an "
                         f"evaluation gives it, and raised {type(error).__name__}: {str(error).partition(chr(10))[0]}"

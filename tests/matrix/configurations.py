@@ -336,6 +336,7 @@ ASKED = (
     *("until a target", "redrawn gossip", "ifca by an own rule", "edges with devices", "levels compressed"),
     *("feedback and downlink", "fedmmb with dropout", "twins of radfed"),
     *("fedasync of vanishing clients", "radfed of vanishing clients"),
+    *("twins of centralized", "fedtan with devices", "edges and fixbn"),
 )
 """Configurations that are asked to stop, some of each kind of round; of others, a copy amid the run is resumed, which
 takes fewer rounds."""

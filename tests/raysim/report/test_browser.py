@@ -22,7 +22,11 @@ playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
 )
-pytestmark = [pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this system"), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this system"),
+    pytest.mark.slow,
+    pytest.mark.usefixtures("drawn"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ import tomli_w
 from partitioning import InputError
 from raysim.common.units import human_bytes
 from raysim.report.page import models_of, write_report
+from tests.kit.drawing import DRAW, writing_svg
 from tests.kit.folders import summary, told, write_run
 from tests.kit.outline import Outline
 
@@ -25,15 +26,16 @@ def page_of(*runs: Path, out: Path) -> str:
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    """Return the file of a page whose pictures do not matter."""
+    """Return the file of a page."""
     return tmp_path / "report.html"
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return the page of two algorithms."""
+    """Return the page of two algorithms, with its pictures."""
     folder = tmp_path_factory.mktemp("plain")
-    return page_of(write_run(folder / "run"), out=folder / "report.html")
+    with writing_svg(DRAW):
+        return page_of(write_run(folder / "run"), out=folder / "report.html")
 
 
 def test_the_page_is_whole_and_fetches_nothing(plain: str) -> None:
@@ -158,8 +160,9 @@ def test_weights_in_the_aggregation_are_shown(tmp_path, out):
         assert f"<td>{text}</td>" in page
 
 
-def test_names_are_escaped(tmp_path):
-    page = page_of(write_run(tmp_path / "a & <b>", ["<script>alert(1)"], rounds=1), out=tmp_path / "report.html")
+def test_names_are_escaped(tmp_path, out):
+    with writing_svg(DRAW):
+        page = page_of(write_run(tmp_path / "a & <b>", ["<script>alert(1)"], rounds=1), out=out)
     assert Outline(page).open == []
     assert "<script>alert" not in page
     assert "<b>" not in page

@@ -24,7 +24,7 @@ from raysim.reproduction.verdict import StudyNumbers
 from raysim.studies.read import read_findings
 from tests.kit.drawn_files import sums_of_cifar10, write_all, write_idx
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("drawn")]
 
 FULL = [name for name in reproductions() if not name.endswith("-quick")]
 

@@ -16,6 +16,8 @@ from raysim.data.tensors import decoder_of
 from raysim.watching.progress import Watcher
 from tests.kit.runs import quick_run
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 pandas = pytest.importorskip("pandas")
 
 CONFIG = {

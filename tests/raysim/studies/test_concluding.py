@@ -22,6 +22,8 @@ from tests.kit.outline import Outline
 from tests.kit.runs import quick_run
 from tests.kit.studies import point, trial, trials, write_study
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 EXPERIMENT: dict[str, Any] = {
     "rounds": 4,
     "data": {"dataset": "digits"},
