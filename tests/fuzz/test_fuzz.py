@@ -28,6 +28,8 @@ from tests.fuzz.stored import Stores
 from tests.fuzz.text import cluster, names
 from tests.kit.runs import quick_run
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 SEED = int(os.environ.get("RAYSIM_FUZZ_SEED") or random.SystemRandom().randrange(2**20))
 """First of the seeds that follow one another in each test."""
 

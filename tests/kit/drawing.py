@@ -13,9 +13,9 @@ DRAW: Callable[..., None] = FigureCanvasSVG.print_svg
 
 
 def empty_svg(_: FigureCanvasSVG, place: Any, **__: object) -> None:
-    """Write an empty picture in place of a drawn one."""
+    """Write an empty picture; only a figure whose size is given can be left empty."""
     with cbook.open_file_cm(place, "w", encoding="utf-8") as file:
-        file.write("<svg></svg>")
+        file.write("<svg></svg>" if cbook.file_requires_unicode(file) else b"<svg></svg>")
 
 
 @contextmanager

@@ -12,6 +12,8 @@ from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.cli.early import check_run
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 
 def ended(*words: str) -> int:
     program, *arguments = words

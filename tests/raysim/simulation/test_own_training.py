@@ -265,6 +265,7 @@ def test_wrong_training_is_refused_in_one_line(table: Path, label: Any, more: di
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.usefixtures("drawn")
 def test_reports_show_metrics_of_numbers_and_own_ones(table: Path) -> None:
     given = experiment(table, ["a", "b"], local={"loss": "mse", "lr": 0.1})
     given["evaluate"] = {"every": 1, "metrics": ["r2", "own_training:worst"], "clients": False}
