@@ -332,8 +332,8 @@ def check_metrics(metrics: Sequence[Metric], outputs: torch.Tensor, y: torch.Ten
             except (InputError, AlgorithmInputError):
                 raise
             except Exception as error:
-                # These are torch's errors of a wrong type; a metric that draws may raise another one by chance.
-                if isinstance(error, RuntimeError | TypeError) and _takes(metric, outputs, y):
+                # `value` may be wrong, too, and a metric that draws may fail by chance.
+                if _takes(metric, outputs, y) and not _takes(metric, outputs.double(), y):
                     raise InputError(
                         f"metric {metric.name!r} of evaluate.metrics: must take outputs of float64, which an "
                         f"evaluation gives it, and raised {type(error).__name__}: {str(error).partition(chr(10))[0]}"
@@ -344,7 +344,7 @@ def check_metrics(metrics: Sequence[Metric], outputs: torch.Tensor, y: torch.Ten
 
 def _takes(metric: Metric, outputs: torch.Tensor, y: torch.Tensor) -> bool:
     try:
-        _tried(metric, outputs, y)
+        _numbers(metric, outputs, y)
     except Exception:
         return False
     return True

@@ -250,3 +250,15 @@ def test_an_own_metric_that_cannot_take_float64_is_refused() -> None:
     with pytest.raises(RunInputError, match=says):
         check_metrics([own_metric("mine", weighed)], torch.zeros(2, 3), torch.zeros(2))
     check_metrics([own_metric("mine", lambda outputs, y: outputs @ weights[:2])], torch.zeros(2, 3), torch.zeros(2))
+
+
+def test_a_metric_with_a_wrong_value_too_is_refused_for_its_type_first() -> None:
+    class Both:
+        def sums(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return outputs @ torch.ones(3, 1)
+
+        def value(self, sums: np.ndarray, samples: int) -> np.ndarray:
+            return sums / samples
+
+    with pytest.raises(RunInputError, match="must take outputs of float64"):
+        check_metrics([own_metric("both", Both())], torch.zeros(2, 3), torch.zeros(2))
