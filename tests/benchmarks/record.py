@@ -272,12 +272,9 @@ def _stages_note(record: Record, loads: Sequence[str]) -> list[str]:
     text += "It leaves out the driver's other work, even if the actors wait for it."
     logged = [load for load in stages if LOGGED in figures[load]]
     ratios = ", ".join(f"{load} {figures[load][LOGGED] / figures[load][IDEAL]:.2f}" for load in logged)
-    return [
-        "",
-        text
-        + f" By the whole seconds of `run.log`, which are rough for short rounds, the ratios are about {ratios}."
-        * bool(logged),
-    ]
+    if logged:
+        text += f" By the whole seconds of `run.log`, which are rough for short rounds, the ratios are about {ratios}."
+    return ["", text]
 
 
 def _memory(found: Mapping[str, float]) -> str:

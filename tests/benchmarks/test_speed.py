@@ -212,11 +212,11 @@ def test_the_pages_show_the_record(page: Path) -> None:
 def test_tables_show_the_wall_clock_once_it_is_recorded() -> None:
     def having(title: str) -> dict[str, Any]:
         """Return the loads of rounds with this figure in place of the wall clock."""
-        there = {load: entry for load, entry in record.load_record().items() if load in record.ROUNDS}
-        without = {load: {**entry["figures"]} for load, entry in there.items()}
-        for figures in without.values():
-            figures.pop(rounds.WALL, None)
-        return {load: {**entry, "figures": {**without[load], title: 0.25}} for load, entry in there.items()}
+        found = {load: {**entry, "figures": {**entry["figures"]}} for load, entry in record.load_record().items()}
+        for entry in found.values():
+            entry["figures"].pop(rounds.WALL, None)
+            entry["figures"][title] = 0.25
+        return {load: found[load] for load in record.ROUNDS if load in found}
 
     before, after = having(record.LOGGED), having(rounds.WALL)
     assert f"| {record.ROWS[rounds.RAYSIM]} |" in (shown := record.readme_table(before)) and "run.log" in shown
